@@ -71,8 +71,9 @@ def compile_kernels(root: Path) -> Path:
         plain = ["-mcpu=baseline"] if zig else []
         jobs = [("kernels.c", name, [f"-DSET={name}", *flags]) for name, flags in sets.items()]
         with ThreadPoolExecutor() as pool:
-            exact = ("exact.c", "exact", [*plain, "-ffp-contract=off"])  # bit for bit what NumPy computes
-            objects = list(pool.map(compiled, [*jobs, exact, ("cpu.c", "cpu", plain)]))
+            exact = [*plain, "-ffp-contract=off"]  # bit for bit what NumPy computes
+            jobs += [(f"{name}.c", name, exact) for name in ("exact", "users", "cpu")]
+            objects = list(pool.map(compiled, jobs))
         made = Path(scratch, LIBRARY)
         subprocess.run(
             [*cc, "-shared", *objects, "-o", str(made), *([] if sys.platform == "win32" else ["-lm"])], check=True

@@ -33,8 +33,11 @@ VECTOR = {
     "v3": r"\bvfmadd.*%ymm",
     "v4": r"\bvfmadd.*%zmm",
 }
-EXPORTED = ("ridge", "leave_fold_out", "item_step", "systems", "equations", "top_n", "panel")
-EXACT = ("truncate_rows", "rising_rows", "below", "scatter_units", "scatter_outer", "sum_rows", "instruction_set")
+EXPORTED = ("ridge", "item_step", "systems", "eliminate", "multiply", "equations", "top_n", "panel")
+EXACT = (
+    *("truncate_rows", "rising_rows", "below", "scatter_outer", "dense_rows", "sum_rows"),
+    *("unit_rows", "spread_rows", "other_folds", "instruction_set"),
+)
 
 
 def compiled(target: str, out: Path) -> str:
@@ -43,7 +46,7 @@ def compiled(target: str, out: Path) -> str:
     position = [] if "windows" in target else ["-fPIC"]
     sets = {"v0": "baseline"} if arm else {name: f"x86_64_{name}" for name in SETS}
     jobs = [("kernels.c", name, [f"-DSET={name}", f"-mcpu={cpu}"]) for name, cpu in sets.items()]
-    jobs += [("exact.c", "exact", ["-mcpu=baseline", "-ffp-contract=off"]), ("cpu.c", "cpu", ["-mcpu=baseline"])]
+    jobs += [(f"{name}.c", name, ["-mcpu=baseline", "-ffp-contract=off"]) for name in ("exact", "users", "cpu")]
     objects, counts, names = [], {}, set()
     with tempfile.TemporaryDirectory() as scratch:
         for source, name, flags in jobs:

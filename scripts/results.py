@@ -1,10 +1,12 @@
-"""Write docs/results/README.md, and the plots, from the results beside it.
+"""Write docs/results/README.md and its plots, or the tables of lists in docs/compare.md, from docs/results.
 
 Usage: python scripts/results.py docs/results/README.md
+       python scripts/results.py docs/compare.md
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from itertools import groupby
@@ -16,6 +18,24 @@ from discreet.papers.report import HEADINGS, compared, draw, read
 from discreet.papers.reproduction import Reproduction, number
 
 BELOW = "<!-- What follows is written by `python scripts/results.py docs/results/README.md`; do not edit it. -->"
+
+LISTS = "<!-- Written by `python scripts/results.py docs/compare.md` from results/ranking.json; do not edit it. -->"
+END = "<!-- End of what is written. -->"
+DATA = {
+    "ml-1m": "MovieLens 1M",
+    "ml-100k": "MovieLens 100k",
+    "jester": "Jester",
+    "anime": "anime",
+    "movietweetings": "MovieTweetings",
+    "ml-100k-later": "MovieLens 100k, the latest",
+    "movietweetings-later": "MovieTweetings, the latest",
+    "ml-1m-clicks": "MovieLens 1M, clicks of new users",
+    "citeulike": "CiteULike, clicks",
+    "amazon-sports": "Amazon sports, clicks",
+}
+PEERS = ("implicit ALS", "implicit BPR", "EASE", "ALS on liked clicks", "ALS")  # for clicks, the last is the one before
+AT = (1.0, 5.0, 10.0)
+Figures = dict[tuple[str, float | None], dict[str, Any]]
 
 
 def page(path: Path) -> str:
@@ -81,5 +101,72 @@ def _section(one: Reproduction, document: dict[str, Any] | None, folder: Path) -
         yield from (f"| {' | '.join(line)} |" for line in lines)
 
 
+# -- docs/compare.md
+
+
+def comparison(path: Path) -> str:
+    """The page, with its tables made from the figures."""
+    tables = json.loads((path.parent / "results" / "ranking.json").read_text(encoding="utf-8"))["tables"]
+    figures = {name: {(row["model"], row["epsilon"]): row for row in table["rows"]} for name, table in tables.items()}
+    before, _, rest = path.read_text(encoding="utf-8").partition(LISTS)
+    after = rest.partition(END)[2]
+    lines = [LISTS, "", *_against_peers(figures), "", *_of_one(figures["ml-1m"]), "", END]
+    return before + "\n".join(lines) + after
+
+
+def _against_peers(figures: dict[str, Figures]) -> Iterator[str]:
+    """Recall of private models beside others without privacy, and how much of the gap is closed."""
+    headings = ["recall@20", "popularity", "private, epsilon 1", "5", "10", *PEERS[:3], "`ALS`", "gap closed"]
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{'---|' * len(headings)}"
+    for data, title in DATA.items():
+        found = figures[data]
+        clicks = ("DPSVD on liked clicks", 1.0) not in found
+        floor = _value(found, "Popularity", None)
+        peers = [_value(found, name, None) for name in (*PEERS[:3], PEERS[4 if clicks else 3])]
+        best = max((peer for peer in peers if peer is not None), default=None)
+        for model in ("Recommender",) if clicks else ("Recommender", "DPSVD on liked clicks"):
+            private = [_value(found, model, epsilon) for epsilon in AT]
+            spreads = [found[model, epsilon]["recall@20"][1] for epsilon in AT]
+            closed = "-"
+            if best is not None and floor is not None and best > 1.02 * floor:
+                closed = " / ".join(f"{(value - floor) / (best - floor):.0%}" for value in private if value is not None)
+            cells = [f"{_short(value)} ({_short(sd)})" for value, sd in zip(private, spreads, strict=True)]
+            name = f"{title}: `Recommender`" if model == "Recommender" else f"{title}: `DPSVD` on liked clicks"
+            yield f"| {' | '.join([name, _short(floor), *cells, *map(_short, peers), closed])} |"
+
+
+def _of_one(found: Figures) -> Iterator[str]:
+    """All metrics of one data set."""
+    epsilons = sorted({epsilon for _, epsilon in found if epsilon is not None})
+    yield f"| MovieLens 1M: recall@20, NDCG@20; RMSE | {' | '.join(f'epsilon {e:g}' for e in epsilons)} | not private |"
+    yield f"|---|{'---|' * len(epsilons)}---|"
+    for model in dict.fromkeys(name for name, _ in found):
+        cells = [_metrics(found.get((model, epsilon))) for epsilon in (*epsilons, None)]
+        word, _, rest = model.partition(" ")
+        name = model if word in ("implicit", "EASE") else f"`{word}` {rest}".strip()
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _metrics(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    rmse = f"; {_short(row['rmse'][0])}" if "rmse" in row else ""
+    return f"{_short(row['recall@20'][0])}, {_short(row['ndcg@20'][0])}{rmse}"
+
+
+def _value(found: Figures, model: str, epsilon: float | None) -> float | None:
+    row = found.get((model, epsilon))
+    return None if row is None else float(row["recall@20"][0])
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}".removeprefix("0")
+
+
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    target = Path(sys.argv[1])
+    if LISTS in target.read_text(encoding="utf-8"):
+        target.write_text(comparison(target), encoding="utf-8")
+    else:
+        write(target)

@@ -25,11 +25,14 @@ if TYPE_CHECKING:  # for type checkers; each family lists its models itself
     from discreet.data import read as read
     from discreet.evaluate import CallableModule
     from discreet.models.als import *
+    from discreet.models.baselines import DPMeanRating as DPMeanRating
+    from discreet.models.baselines import DPPopularity as DPPopularity
     from discreet.models.baselines import MeanRating as MeanRating
     from discreet.models.baselines import Popularity as Popularity
     from discreet.models.frank_wolfe import *
     from discreet.models.gradient import *
     from discreet.models.one_bit import OneBit as OneBit
+    from discreet.models.private_items import select_items as select_items
     from discreet.models.recommender import Recommender as Recommender
     from discreet.models.spectral import *
     from discreet.models.spectral.pca import DPPCA as DPPCA
@@ -66,6 +69,7 @@ _HOME = {
     "observed_items_are_public": "discreet.data",
     "private_regressions": "discreet.models.als",
     "read": "discreet.data",
+    "select_items": "discreet.models.private_items",
 }
 _MODULES = ("audit", "datasets", "evaluate", "privacy", "spark", "splits", "testing", "tune")
 

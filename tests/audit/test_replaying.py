@@ -13,7 +13,7 @@ import discreet
 from discreet import Laplace, account
 from discreet.audit import Subject, record, replay
 from discreet.audit.neighbors import ordinary
-from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SCORE, SENSITIVITY, _search, same
+from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SCORE, SENSITIVITY, Release, _search, same
 from discreet.audit.report import failed
 from discreet.audit.subjects import DELTA, of
 from discreet.audit.suite import designed
@@ -127,7 +127,7 @@ def test_what_is_the_same() -> None:
 
 @pytest.mark.parametrize(("scale", "paid_for"), [(10.0, True), (1.0, False)])
 def test_a_search_whose_trials_are_not_gaussian_is_accounted_for(scale: float, paid_for: bool) -> None:
-    release = SimpleNamespace(label=f"{SCORE} rmse", noise=Laplace(scale), sensitivity=1.0)
+    release = Release(f"{SCORE} rmse", np.zeros(1, np.int64), 1.0, Laplace(scale), 1.0, np.zeros(1))
     seen: Any = SimpleNamespace(releases=[release], model=SimpleNamespace(guarantee_=account(epsilon=1, delta=1e-6)))
     assert _search(seen, Selection(Cost.of(PureEvent(0.1)), 3.0, 1.0)).ok is paid_for
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from discreet.audit.replaying import ACCOUNT, EVENTS, FIT, JOINT, OUTPUT, SENSITIVITY
+from discreet.audit.replaying import ACCOUNT, EVENTS, FIT, JOINT, OUTPUT, SENSITIVITY, THRESHOLD
 from discreet.audit.report import failed
 from discreet.audit.samplers import BLACK_BOX, NOISE, STREAMS
 from discreet.audit.subjects import shipped
@@ -25,7 +25,8 @@ CAUGHT_BY = {  # among other checks; all mutants that are not here break a bound
              "progress that counts users", "histories refused one by one"),
     OUTPUT: ("a release without noise", "factors from exact sums", "the exact mean of the data", "exact normalizer",
              "items chosen by exact counts", "a training user in the artifact", "a search by exact scores",
-             "probit without its Jacobian"),
+             "probit without its Jacobian", "items counted exactly"),
+    THRESHOLD: ("threshold for one item",),
     TAINT: ("uncharged early stop",),
     JOINT: ("users served together",),
 }  # fmt: skip

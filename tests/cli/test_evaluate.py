@@ -29,9 +29,12 @@ def test_the_example_works_when_pasted(work: Path) -> None:
     text = run(*shlex.split(example("evaluate")))
     for part in ("owner's eyes", "Tested on 10%", "DPALS", "MeanRating", "Popularity", "rmse", "recall@20"):
         assert part in text
-    table = next(line for line in text.splitlines() if line.startswith("rmse"))
-    assert table.split()[-1] == "-"  # popularity predicts no ratings
-    assert max(len(line) for line in text.splitlines() if "(0." in line) <= 80
+    rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+    assert rows["Popularity"].split()[1:3] == ["-", "-"]  # it predicts no ratings
+    assert max(len(line) for line in rows.values() if "0." in line and "epsilon" not in line) <= 80
+    assert "Baselines at the same epsilon: DPMeanRating and DPPopularity." in text
+    assert "Of the private models here, take " in text
+    assert "for ratings (rmse)." in text
 
 
 def test_a_saved_model(work: Path) -> None:
@@ -65,6 +68,24 @@ def test_one_go_is_what_python_gives(work: Path) -> None:
     found = numbers("ratings.csv", "--model", "als", *QUICK, "--split", "0.3", "--seed", "7", "--metrics", "rmse")
     assert found["ALS"]["metrics"]["rmse"]["value"] == pytest.approx(wanted["rmse"])
     assert set(found) == {"ALS", "MeanRating"}
+
+
+def test_the_latest(work: Path) -> None:
+    table = pd.read_csv("ratings.csv")
+    table.assign(timestamp=range(len(table), 0, -1)).to_csv("dated.csv", index=False)
+    train, _, test = discreet.splits.by_time(discreet.read("dated.csv"), test=0.2)
+    wanted = discreet.evaluate(
+        discreet.ALS(rank=2, n_steps=2).fit(train), test, history=train, metrics="mae", buckets=3, bucket_by="history"
+    )
+    options = ["--model", "als", *QUICK, "--split", "0.2", "--split-by", "time", "--metrics", "mae"]
+    options += ["--buckets", "3", "--bucket-by", "history"]
+    found = numbers("dated.csv", *options)["ALS"]
+    assert found["metrics"]["mae"]["value"] == pytest.approx(wanted["mae"])
+    assert [{**bucket, "metrics": None} for bucket in found["buckets"]] == [
+        {"bucket": bucket.number, **bucket.about, "metrics": None} for bucket in wanted.buckets
+    ]
+    assert "Tested on 20% of the table, the latest." in evaluate("dated.csv", *options)
+    assert "has no times" in evaluate("ratings.csv", *options, code=1)
 
 
 def test_implicit_feedback(work: Path) -> None:

@@ -37,6 +37,18 @@ def test_the_example_says_what_it_spends_before_it_does(work: Path) -> None:
     assert isinstance(discreet.load("model"), discreet.DPALS)
 
 
+def test_private_items(work: Path) -> None:
+    rows = [f"u{user},{item},{1 + user % 5}" for user in range(500) for item in ("tea", "milk", "water")]
+    Path("drinks.csv").write_text("\n".join(["user,item,rating", *rows, "u0,a secret,5"]))
+    options = ["--items", "private", "--range", "1", "5", "--epsilon", "5", "--delta", "1e-6"]
+    text = train("drinks.csv", *options, "--out", "drinks", "--statement", "drinks.json")
+    assert "choice of more items" in text
+    assert "secret" not in text + Path("drinks.json").read_text()
+    assert discreet.load("drinks").items_.to_list() == ["milk", "tea", "water"]
+    assert "give a catalog" in run("evaluate", "drinks.csv", "--model", "dpals", *options, code=2)
+    assert "give a catalog" in train("drinks.csv", "--model", "als", "--items", "private", "--out", "other", code=2)
+
+
 def test_without_privacy(work: Path) -> None:
     text = train("ratings.csv", "--model", "als", *QUICK, "--out", "model")
     assert "(NOT PRIVATE)" in text

@@ -221,3 +221,23 @@ def test_times_in_other_forms() -> None:
 def test_sizes_of_another_type(split: Any, given: dict[str, Any]) -> None:
     with pytest.raises(DataError, match=r"needed, not|fractions are needed"):
         split(ODD, **given)
+
+
+def test_holdout_by_time_is_by_time() -> None:
+    assert splits.holdout(ODD, by="time", valid=0.2, test=0.2) == splits.by_time(ODD, valid=0.2, test=0.2)
+    with pytest.raises(DataError, match="'random' or 'time' is needed, not 'user'"):
+        splits.holdout(ODD, by="user")  # type: ignore[arg-type]
+
+
+def test_kfold_tests_on_each_interaction_once(whole: Interactions) -> None:
+    folds = list(splits.kfold(whole, 3, random_state=1))
+    assert len(folds) == 3
+    for train, valid, test in folds:
+        assert len(train) + len(test) == len(whole)
+        assert not len(valid)
+        assert abs(len(test) - len(whole) / 3) < 1
+    tested = np.concatenate([test.user_numbers() * whole.n_items + test.indices for *_, test in folds])
+    assert len(np.unique(tested)) == len(tested) == len(whole)
+    for k in (1, len(whole) + 1):
+        with pytest.raises(DataError, match="at least 2 folds"):
+            splits.kfold(whole, k)

@@ -75,6 +75,8 @@ FITS: dict[str, Callable[[], list[Any]]] = {
     ],
     "DPSVD": lambda: [discreet.DPSVD(**BUDGET)],
     "DPCleansedSVD": lambda: [discreet.DPCleansedSVD(**BUDGET)],
+    "DPPopularity": lambda: [discreet.DPPopularity(**BUDGET)],
+    "DPMeanRating": lambda: [discreet.DPMeanRating(**BUDGET)],
     "DPGradientDescent": lambda: [discreet.DPGradientDescent(**BUDGET)],
     "DPSGD": lambda: [discreet.DPSGD(**BUDGET, n_steps=2)],
     "DPFrankWolfe": lambda: [

@@ -15,7 +15,8 @@ import pytest
 import discreet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import Tradeoff, tradeoff
-from discreet.evaluate.curves import OWN_MEAN, OWNER, POPULAR, TWIN, Run, Spread
+from discreet.evaluate.curves import OWN_MEAN, OWNER, POPULAR, TWIN, Spread
+from discreet.evaluate.runs import Run
 
 DELTA = 1e-6
 DATA = discreet.datasets.movielens_like(400, 40, 9_000, random_state=0)
@@ -55,7 +56,9 @@ def test_every_run_is_what_a_fit_by_hand_gives() -> None:
 
 
 def test_the_mapping(found: Tradeoff) -> None:
-    assert set(found) == {"short", "long"}
+    assert set(found) == {"short", "long", "DPMeanRating", "DPPopularity"}
+    assert found.baselines == ("DPMeanRating", "DPPopularity")
+    assert (set(found["DPMeanRating"][1.0]), set(found["DPPopularity"][1.0])) == ({"rmse"}, {"recall@5"})
     assert set(found["short"]) == {1.0, 20.0}
     values = [run.metrics["rmse"] for run in found.runs if (run.model, run.epsilon) == ("long", 20.0)]
     assert len(set(values)) == 2  # other noise in each
@@ -65,7 +68,7 @@ def test_the_mapping(found: Tradeoff) -> None:
     assert found["long"][20.0]["rmse"] < found["long"][1.0]["rmse"]
     assert set(found.lines[POPULAR]) == {"recall@5"}
     assert set(found.lines[TWIN]) == {"rmse", "recall@5"}
-    with pytest.raises(KeyError, match="'medium' was not tried; there are short, long"):
+    with pytest.raises(KeyError, match="'medium' was not tried; there are short, long, DPMeanRating"):
         found["medium"]
     with pytest.raises(KeyError, match="short at 1, 20"):
         found.spread("short", 7)
@@ -239,6 +242,41 @@ def test_the_recommendation() -> None:
     assert made({1: [1.0]}, {}).sentence() == "There is no model without privacy to compare with."
 
 
+def test_which_model_to_take() -> None:
+    curves_of = {"M": {1.0: 1.2, 5.0: 0.9}, "Means": {1.0: 1.1, 5.0: 1.0}, "Lists": {1.0: 0.2, 5.0: 0.3}}
+    runs = [
+        Run(name, epsilon, 0, {"recall@20" if name == "Lists" else "rmse": value}, {})
+        for name, curve in curves_of.items()
+        for epsilon, value in curve.items()
+    ]
+    result = Tradeoff(runs, metrics=["rmse", "recall@20"], repeats=1, free=None, baselines=["Means", "Lists"])
+    said = "For lists (recall@20) take Lists. For ratings (rmse) take Means at epsilon 1 and M at epsilon 5."
+    assert result.advice() == said
+    assert said in str(result)
+    assert "take" not in str(made({1: [1.0]}, {}))  # there is only one
+
+
+def test_baselines_have_the_same_budget() -> None:
+    few: dict[str, Any] = {"epsilons": [2], "repeats": 1}
+    result = curves(model(adjacency="replace"), **few)
+    guarantee = next(run for run in result.runs if run.model == "DPMeanRating").certificate["guarantee"]
+    assert (guarantee["delta"], guarantee["adjacency"]) == (DELTA, "replace")
+    assert guarantee["epsilon"] == pytest.approx(2, abs=0.01)
+    assert set(curves([discreet.DPMeanRating(epsilon=1, delta=DELTA), model()], **few)) == {"DPMeanRating", "DPALS"}
+    bits = curves(discreet.OneBit(epsilon=1.0, threshold=4.0, tau=20.0), metrics=["accuracy"], threshold=4.0, **few)
+    assert set(bits) == {"OneBit"}  # no epsilon for users compares with one for entries
+
+
+def test_by_time() -> None:
+    rows = [(u, i, 1.0 + (u + i) % 5, 10 * i + u) for u in range(60) for i in range(8)]
+    data = discreet.read(rows, items=list(range(8)), value_range=(1, 5))
+    few: dict[str, Any] = {"epsilons": [1], "repeats": 1, "baselines": {}}
+    train, _, test = discreet.splits.by_time(data, test=0.1)
+    assert gist(curves(data=data, by="time", **few)) == gist(curves(data=(train, test), **few))
+    with pytest.raises(DataError, match="has no times"):
+        curves(by="time", **few)
+
+
 def test_little_data_is_said_plainly() -> None:
     lines = {TWIN: 1.0, OWN_MEAN: 1.2}
     none = made({1: [1.4, 1.3], 8: [1.1, 1.21]}, lines)  # one run of two is not enough
@@ -269,7 +307,7 @@ def test_the_forms(found: Tradeoff) -> None:
     assert f"{found['long'][20.0]['rmse']:.4f} ±" in text
     frame = found.to_frame("pandas")
     assert list(frame.columns) == ["model", "epsilon", "repeat", "metric", "value"]
-    assert len(frame) == 2 * (2 * 2 * 2) + 2 + 1 + 2
+    assert len(frame) == 2 * (2 * 2 * 2) + 2 * (2 * 2) + 2 + 1 + 2  # models, private baselines, lines
     mean = frame[(frame.model == "short") & (frame.epsilon == 1) & (frame.metric == "recall@5")].value.mean()
     assert mean == pytest.approx(found["short"][1.0]["recall@5"])
     assert "owner&#x27;s eyes" in found._repr_html_()
@@ -291,7 +329,8 @@ def test_the_plot_and_the_report(found: Tradeoff) -> None:
     from matplotlib.figure import Figure
 
     axes = found.plot(Figure().subplots(), metric="recall@5")
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [TWIN, OWN_MEAN, POPULAR, "short", "long"]
+    names = [TWIN, OWN_MEAN, POPULAR, "short", "long", "DPPopularity"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == names
     assert axes.get_xscale() == "log"
     assert "owner's eyes" in axes.get_title(loc="left")
     page = found.html()

@@ -381,7 +381,7 @@ def test_nothing_has_a_default(missing: str) -> None:
     [
         (["coverage@5"], {}, "metrics: coverage@5 cannot be private: it is not a mean over users"),
         (["rmse", "novelty@5"], {}, "metrics: novelty@5 cannot be private: popularity is counted over everyone"),
-        ("rmse", {"buckets": 5}, "buckets: not available with private=True: items are sorted by exact counts"),
+        ("rmse", {"buckets": 5}, "buckets: not available with private=True: they are divided by exact counts"),
         ("rmse", {"n_boot": 100}, "n_boot: not available with private=True: resampling needs every user's exact"),
         ("rmse", {"popularity": 1}, "popularity: "),
         ("rmse", {"epsilon": -1}, "epsilon must be a finite number > 0"),

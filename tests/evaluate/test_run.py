@@ -143,12 +143,35 @@ def test_bucket_metrics_by_hand() -> None:
     test = table([(1, "a", 5), (1, "b", 1), (1, "c", 2), (2, "c", 1)], items)
     result = evaluate(model, test, history=history, metrics=["rmse", "recall@2", "mrr"], popularity=popular, buckets=2)
     top, tail = result.buckets  # c and a; d and b
-    assert (top.number, top.items, top.share) == (1, 2, pytest.approx(5 / 6))
+    assert (top.number, top.about) == (1, {"items": 2, "share": pytest.approx(5 / 6)})
     assert top.scores["rmse"].value == pytest.approx(math.sqrt((1 + 0 + 4) / 3))
     assert tail.scores["rmse"].value == pytest.approx(2)
     assert top.scores["recall@2"].value == pytest.approx((1 / 2 + 1) / 2)  # user 1 is shown a, b; user 2 c, b
     assert tail.scores["recall@2"] == (1, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True), 1)
     assert "mrr" not in top.scores
+
+
+def test_buckets_of_users_by_hand() -> None:
+    items = list("abcd")
+    scores = np.array([4.0, 3.0, 2.0, 1.0])
+    model = Scorer(dict.fromkeys((1, 2, 3, 4), scores), Ids(items))
+    history = table([(1, "d", 1), (2, "d", 1), (3, "c", 1), (3, "d", 1), (4, "d", 1), (4, "c", 1), (4, "b", 1)], items)
+    test = table([(1, "a", 4), (2, "b", 5), (3, "a", 1), (4, "a", 4)], items)
+    options: dict[str, Any] = {"history": history, "bucket_by": "history", "metrics": ["rmse", "mrr", "coverage@1"]}
+    result = evaluate(model, test, buckets=2, **options)
+    short, long = result.buckets
+    assert (short.number, short.about) == (1, {"users": 2, "shortest": 1, "longest": 1})
+    assert (long.number, long.about) == (2, {"users": 2, "shortest": 2, "longest": 3})
+    assert short.scores["rmse"].value == pytest.approx(math.sqrt((0 + 4) / 2))
+    assert long.scores["rmse"].value == pytest.approx(math.sqrt((9 + 0) / 2))
+    assert (short.scores["mrr"].value, long.scores["mrr"].value) == (0.75, 1)
+    assert "coverage@1" not in short.scores
+    assert "By the length of the history" in str(result)
+    assert result.to_frame(buckets=True).column_names[:4] == ["bucket", "users", "shortest", "longest"]
+    many = evaluate(model, test, buckets=9, **options)
+    assert [part.about["users"] for part in many.buckets] == [2, 1, 1]  # equally long ones stay together
+    with pytest.raises(DataError, match="coverage is about all lists"):
+        evaluate(model, test, buckets=2, **{**options, "metrics": "coverage@1"})
 
 
 @pytest.mark.parametrize("by", ["items", "interactions"])
@@ -160,8 +183,8 @@ def test_buckets_add_up(by: Any) -> None:
     sizes = np.bincount(bucket[test.indices], minlength=4)
     errors = [part.scores["mae"].value for part in result.buckets]
     assert np.nansum(sizes * np.array(errors)) / sizes.sum() == pytest.approx(result["mae"])
-    assert sum(part.items for part in result.buckets) == 20
-    assert sum(part.share for part in result.buckets) == pytest.approx(1)
+    assert sum(part.about["items"] for part in result.buckets) == 20
+    assert sum(part.about["share"] for part in result.buckets) == pytest.approx(1)
 
 
 # -- intervals
@@ -253,7 +276,7 @@ def test_coverage_alone() -> None:
         ({"buckets": 2.5}, "^buckets: a whole number of at least 1"),
         ({"buckets": True}, "^buckets: a whole number of at least 1"),
         ({"buckets": 11}, "^buckets: 11 buckets cannot be made of 10 items"),
-        ({"buckets": 2, "bucket_by": "users"}, "^bucket_by: must be 'items' or 'interactions'"),
+        ({"buckets": 2, "bucket_by": "users"}, "^bucket_by: must be 'items', 'interactions' or 'history'"),
         ({"buckets": 2, "metrics": "mrr"}, "^buckets: none of the metrics can be divided by item; rmse"),
         ({"popularity": [1, 2]}, "^popularity: Interactions were expected, not list"),
         ({"history": None}, "^history: Interactions were expected, not NoneType; see discreet.read"),

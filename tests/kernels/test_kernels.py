@@ -123,13 +123,14 @@ def test_singular_systems_get_the_solution_of_least_norm(instruction_set: str, k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("k", "count"), [(1, 0.0), (21, 0.0), (21, 2.5)])
-def test_leave_fold_out_is_the_reference(instruction_set: str, k: int, count: float, kind: Any) -> None:
+@pytest.mark.parametrize(("k", "count", "clip"), [(1, 0.0, 0.3), (7, 2.0, 0.0), (21, 0.0, 1e6), (21, 2.5, 0.3)])
+def test_an_item_step_is_the_reference(instruction_set: str, k: int, count: float, clip: float, kind: Any) -> None:
+    """The formulas of its docstring, from the regressions of the reference."""
     indptr, indices, values = rows()
-    rng = np.random.default_rng(5)
-    X, prior, base = rng.standard_normal((200, k)), rng.standard_normal((200, k)), rng.standard_normal(200)
-    penalty = 0.5 + rng.random(k)
-    found, left = kernels.leave_fold_out(
+    rng, folds, lift = np.random.default_rng(6), 4, 10.0
+    X, prior, base, a = (rng.standard_normal(shape) for shape in ((200, k), (200, k), 200, 200))
+    a, penalty = np.abs(a) + 0.1, 0.5 + rng.random(k)
+    x, directions, gram_rows = kernels.item_step(
         indptr,
         indices,
         values,
@@ -138,48 +139,55 @@ def test_leave_fold_out_is_the_reference(instruction_set: str, k: int, count: fl
         prior_count=count,
         penalty=penalty,
         base=base,
-        folds=4,
+        folds=folds,
+        a=a,
+        bias_weight=0.6,
+        clip=clip,
+        lift=lift,
     )
+    close = {"rtol": CLOSE[kind], "atol": 10 * CLOSE[kind]}
     for i, (first, last) in enumerate(itertools.pairwise(indptr)):
-        at = indices[first:last]
+        at, fold = indices[first:last], np.arange(last - first) % folds
         y = values[first:last] - base[at]
-        vectors, residuals = reference.leave_fold_out_row(X[at], y, prior[at], penalty, 4, prior_count=count)
-        assert np.abs(found[i] - vectors).max() < CLOSE[kind]
-        assert np.abs(left[first:last] - residuals).max(initial=0) < 10 * CLOSE[kind]
-
-
-@pytest.mark.parametrize("clip", [0.0, 0.3, 1e6])
-def test_an_item_step_is_made_of_its_regressions(instruction_set: str, clip: float) -> None:
-    """The formulas of its docstring, from the vectors and residuals of `leave_fold_out`."""
-    indptr, indices, values = rows()
-    rng, folds, k, lift = np.random.default_rng(6), 4, 7, 10.0
-    X, prior, base, a = (rng.standard_normal(shape) for shape in ((200, k), (200, k), 200, 200))
-    a = np.abs(a) + 0.1
-    given = {
-        "prior": Table.of(prior, np.float32),
-        "prior_count": 2.0,
-        "penalty": np.ones(k),
-        "base": base,
-        "folds": folds,
-    }
-    table = Table.of(X, np.float32)
-    x, directions, gram_rows = kernels.item_step(
-        indptr, indices, values, table, **given, a=a, bias_weight=0.6, clip=clip, lift=lift
-    )
-    vectors, left = kernels.leave_fold_out(indptr, indices, values, table, **given)
-    A = vectors.astype(np.float64)
-    A[:, :, 0] = 0.6
-    lengths = np.linalg.norm(A, axis=2)
-    np.testing.assert_allclose(directions, (A / lengths[:, :, None]).reshape(-1, k), rtol=1e-12)
-    for i, (first, last) in enumerate(itertools.pairwise(indptr)):
-        fold, w = np.arange(last - first) % folds, a[indices[first:last]]
-        w = w / np.linalg.norm(w)
-        own = w * left[first:last] * lengths[i, fold]
+        A, left = reference.leave_fold_out_row(X[at], y, prior[at], penalty, folds, prior_count=count)
+        A[:, 0] = 0.6
+        lengths, w = np.linalg.norm(A, axis=1), reference.unit_row(a[at])
+        own = w * left * lengths[fold]
         scale = min(lift, clip / max(np.linalg.norm(own), 1e-12)) if clip else 1.0
-        shares = np.bincount(fold, w, minlength=folds)
-        np.testing.assert_allclose(x[first:last], own * scale, rtol=1e-9)
-        expected = A[i] * np.sqrt(shares * scale)[:, None]
-        np.testing.assert_allclose(gram_rows[i].reshape(folds, k), expected, rtol=1e-9)
+        np.testing.assert_allclose(directions[folds * i : folds * (i + 1)], A / lengths[:, None], **close)
+        np.testing.assert_allclose(x[first:last] / scale, own, **close)
+        expected = A * np.sqrt(np.bincount(fold, w, minlength=folds) * scale)[:, None]
+        np.testing.assert_allclose(gram_rows[i].reshape(folds, k) / scale**0.5, expected / scale**0.5, **close)
+
+
+def test_parts_of_what_users_contribute_are_the_reference() -> None:
+    """Also with entries of 0, and with rows of nothing else."""
+    indptr, indices, values = rows()
+    rng = np.random.default_rng(9)
+    values[rng.random(len(values)) < 0.3] = 0
+    values[: indptr[5]] = 0
+    loadings, numbers = rng.standard_normal((200, 3)), rng.standard_normal((len(indptr) - 1, 4))
+    units, spread = kernels.unit_rows(values, indptr), kernels.spread(numbers.ravel(), indptr)
+    standing = kernels.other_folds(indptr, indices, values, loadings, folds=4)
+    for i, (first, last) in enumerate(itertools.pairwise(indptr)):
+        own = values[first:last]
+        np.testing.assert_allclose(units[first:last], reference.unit_row(own), rtol=1e-12)
+        assert spread[first:last].tolist() == numbers[i, np.arange(last - first) % 4].tolist()
+        expected = reference.other_folds_row(loadings[indices[first:last]], own, 4)
+        np.testing.assert_allclose(standing[4 * i : 4 * i + 4], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_small_systems_and_products(instruction_set: str) -> None:
+    """Also where a pivot is 0 until rows are swapped."""
+    rng = np.random.default_rng(10)
+    for k, m in ((1, 1), (2, 3), (8, 9), (21, 1)):
+        A, B = rng.standard_normal((30, k, k)), rng.standard_normal((30, k, m))
+        if k > 1:
+            A[:, 0, 0] = 0
+        np.testing.assert_allclose(kernels.solve_square(A, B), np.linalg.solve(A, B), rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(kernels.products(A, B), A @ B, atol=1e-12)
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        kernels.solve_square(np.ones((1, 2, 2)), np.ones((1, 2, 1)))
 
 
 def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:
@@ -200,6 +208,11 @@ def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:
     for total in (np.zeros(3), np.zeros((3, 2), np.int64)[:, 0]):
         with pytest.raises(ValueError, match="total: a contiguous array of int64"):
             kernels.scatter(np.array([0]), np.array([1]), total)
+    for indptr, indices in (([0, 2], [0, 3]), ([0, 3], [0, 1]), ([0, 2, 1], [0, 1])):
+        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
+            kernels.other_folds(np.array(indptr), np.array(indices), np.ones(2), np.ones((3, 1)), folds=4)
+    with pytest.raises(ValueError, match="contiguous"):
+        library.function("sum_rows")(np.ones((2, 2))[:, 0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -209,11 +222,10 @@ def test_nothing_fails_because_of_the_data(instruction_set: str, kind: Any) -> N
     for size in (1e8, 1e18):
         table = Table.of(np.full((9, 3), size), kind)
         zeros = Table.empty(9, 3, kind)
-        found, left = kernels.leave_fold_out(
-            indptr, indices, values, table, prior=zeros, prior_count=0.0, penalty=np.ones(3), base=np.zeros(9), folds=4
-        )
-        assert np.isfinite(found).all()
-        assert np.isfinite(left).all()
+        step = {"prior_count": 0.0, "penalty": np.ones(3), "base": np.zeros(9), "folds": 4, "a": np.ones(9)}
+        step |= {"bias_weight": 0.5, "clip": 0.3, "lift": 10.0}
+        found = kernels.item_step(indptr, indices, values, table, prior=zeros, **step)
+        assert all(np.isfinite(each).all() for each in found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -293,15 +305,13 @@ def everything(kind: Any, indptr: Any, indices: Any, values: Any, n_jobs: int = 
                 n_jobs=n_jobs,
             )
             results += [*places]
-        folds = {
-            "prior": towards,
-            "prior_count": 1.5,
-            "penalty": np.ones(k),
-            "base": base,
-            "folds": 4,
-            "n_jobs": n_jobs,
-        }
-        results += kernels.leave_fold_out(indptr, indices, values, table, **folds)
+        step = {"prior": towards, "prior_count": 1.5, "penalty": np.ones(k), "base": base, "folds": 4}
+        step |= {"a": 0.1 + np.arange(200) % 7, "bias_weight": 0.5, "clip": 0.3, "lift": 10.0}
+        x, directions, gram_rows = kernels.item_step(indptr, indices, values, table, **step)
+        results += [x, directions.reshape(len(indptr) - 1, -1), gram_rows]
+    standing = kernels.other_folds(indptr, indices, values, rng.standard_normal((200, 3)), folds=4)
+    results += [standing.reshape(len(indptr) - 1, -1), kernels.unit_rows(values, indptr)]
+    results += [kernels.row_sums(values, indptr)]
     return results
 
 

@@ -1,4 +1,4 @@
-"""Popularity and means, against the numbers by hand."""
+"""Popularity and means, against the numbers by hand; private ones, against those without noise."""
 
 from typing import Any
 
@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import discreet
+from discreet.audit.subjects import shipped
+from discreet.audit.suite import designed
 from discreet.data import Interactions
-from discreet.errors import DataError
+from discreet.errors import DataError, PrivacyError
+from discreet.testing import InsecureSeededNoise
 
 ROWS = [("ann", "x", 5.0), ("ann", "y", 3.0), ("bob", "x", 4.0), ("bob", "z", 1.0), ("cat", "x", 3.0)]
 
@@ -64,3 +67,48 @@ def test_a_mean_needs_no_declared_range() -> None:
     assert model.value_range_ == (2.0, 7.0)
     with pytest.raises(DataError, match="range"):
         model.recommend({"x": 8.0})
+
+
+# -- private ones
+
+
+def noisy(model: Any, ratings: Interactions) -> Any:
+    return model.fit(ratings, ledger=discreet.Ledger(delta=1e-6, noise_source=InsecureSeededNoise(1)))
+
+
+@pytest.mark.parametrize("name", [name for name in shipped() if name.startswith(("DPPopularity", "DPMeanRating"))])
+def test_private_baselines_reach_their_bounds(name: str) -> None:
+    findings = designed(shipped()[name])[1]
+    assert all(finding.ok for finding in findings), [finding.words for finding in findings if not finding.ok]
+    moved = [finding.figures["share"] for finding in findings if finding.check == "worst case"]
+    assert min(moved) > 0.95
+
+
+def test_private_popularity_is_almost_popularity() -> None:
+    liked = discreet.datasets.movielens_like(2000, 60, 40_000, random_state=0)
+    weights = np.repeat(1 / np.sqrt(np.maximum(np.diff(liked.indptr), 1)), np.diff(liked.indptr))
+    model = noisy(discreet.DPPopularity(epsilon=100, delta=1e-6), liked)
+    expected = np.bincount(liked.indices, weights, minlength=60)
+    assert np.allclose(model.item_bias_, expected, atol=1)
+    assert model.recommend([], n=5).items == [liked.items[j] for j in np.argsort(-model.popularity_)[:5]]
+
+
+def test_private_means_are_almost_as_good_as_exact_ones() -> None:
+    train, _, test = discreet.splits.holdout(discreet.datasets.movielens_like(3000, 60, 60_000, random_state=0))
+    models = {
+        "private": noisy(discreet.DPMeanRating(epsilon=20, delta=1e-6), train),
+        "exact": discreet.MeanRating("both").fit(train),
+        "own": discreet.MeanRating("user").fit(train),
+    }
+    errors = {name: discreet.evaluate(model, test, history=train)["rmse"] for name, model in models.items()}
+    assert errors["private"] < errors["exact"] + 0.02
+    assert errors["private"] < errors["own"] - 0.02
+
+
+def test_private_baselines_refuse_before_they_spend(ratings: Interactions) -> None:
+    for settings in ({"epsilon": 0, "delta": 1e-6}, {"epsilon": 1, "delta": 1}):
+        for kind in (discreet.DPPopularity, discreet.DPMeanRating):
+            with pytest.raises((DataError, PrivacyError), match=r"epsilon|delta"):
+                kind(**settings).fit(ratings)
+    with pytest.raises(DataError, match="DPMeanRating"):
+        discreet.DPMeanRating(epsilon=1, delta=1e-6).fit(ratings.to_implicit())

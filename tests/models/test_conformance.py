@@ -8,8 +8,8 @@ import discreet
 from discreet.models import MODELS
 from discreet.models.base import Model
 from discreet.testing import InsecureSeededNoise, ModelConformance
+from tests.models.als import test_lists, test_published  # noqa: F401
 from tests.models.als import test_model as _dpals  # noqa: F401  # more suites
-from tests.models.als import test_published  # noqa: F401
 from tests.models.gradient import test_model as _gradient  # noqa: F401
 from tests.models.gradient import test_sgd  # noqa: F401
 from tests.models.one_bit import test_model as _one_bit  # noqa: F401
@@ -43,6 +43,14 @@ class TestDPSVD(ModelConformance):
 
     def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
         return model.fit(ratings, ledger=discreet.Ledger(noise_source=InsecureSeededNoise(3), delta=1e-6))
+
+
+class TestDPSVDOfGradedLikes(TestDPSVD):
+    explicit = True
+    implicit = False
+
+    def model(self, **params: Any) -> Model:
+        return super().model(**{"objective": "lists", **params})
 
 
 class TestDPFrankWolfe(ModelConformance):
@@ -80,6 +88,25 @@ class TestPopularity(ModelConformance):
 
     def model(self, **params: Any) -> Model:
         return discreet.Popularity(**params)
+
+
+class Private(ModelConformance):
+    personal = False
+
+    def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
+        return model.fit(ratings, ledger=discreet.Ledger(noise_source=InsecureSeededNoise(3), delta=1e-6))
+
+
+class TestDPPopularity(Private):
+    def model(self, **params: Any) -> Model:
+        return discreet.DPPopularity(**{"epsilon": 50, "delta": 1e-6, **params})
+
+
+class TestDPMeanRating(Private):
+    implicit = False
+
+    def model(self, **params: Any) -> Model:
+        return discreet.DPMeanRating(**{"epsilon": 50, "delta": 1e-6, **params})
 
 
 class TestGlobalMean(ModelConformance):

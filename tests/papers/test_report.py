@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scripts.results import page
+from scripts.results import comparison, page
 
 from discreet import papers
 from discreet.errors import DataError
@@ -22,6 +22,11 @@ def test_the_page_is_that_of_the_files() -> None:
     assert (FOLDER / "README.md").read_text(encoding="utf-8") == page(FOLDER / "README.md"), (
         "run: python scripts/results.py docs/results/README.md"
     )
+
+
+def test_the_comparison_is_that_of_the_figures() -> None:
+    path = FOLDER.parent / "compare.md"
+    assert path.read_text(encoding="utf-8") == comparison(path), "run: python scripts/results.py docs/compare.md"
 
 
 @pytest.mark.parametrize("name", KEPT)

@@ -97,6 +97,9 @@ def test_sums_by_item() -> None:
         kernels.scatter_outer(items, x, vectors, indptr, found)
         twins.scatter_outer(items, x, vectors, indptr, expected)
         assert np.array_equal(found, expected)
+        for kind in (np.uint8, np.uint16, np.uint32, np.int64):
+            found = kernels.dense(items.astype(kind), x, indptr, 6)
+            assert np.array_equal(found, twins.dense(items, x, indptr, 6))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

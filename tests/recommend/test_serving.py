@@ -208,10 +208,10 @@ def test_a_failed_file_leaves_nothing(monkeypatch, tmp_path, als, ratings):
     calls = itertools.count()
     user_vectors = als._user_vectors
 
-    def broken(part):
+    def broken(*given):
         if next(calls) == 1:
             raise KeyboardInterrupt
-        return user_vectors(part)
+        return user_vectors(*given)
 
     monkeypatch.setattr(als, "_user_vectors", broken, raising=False)
     with pytest.raises(KeyboardInterrupt):

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import discreet
+from discreet.audit.neighbors import long_tail
 from discreet.errors import DataError, NotPublic, PrivacyError
 from discreet.privacy.lattice import machine_kernels
 from discreet.testing import InsecureSeededNoise
@@ -233,6 +234,16 @@ def test_executors_that_die_during_a_fit_change_nothing(spark: Any, table: Any) 
     ratings.unpersist()
 
 
+@pytest.mark.parametrize("most", [4, 4000])  # with few items in the second moment there is a power step
+def test_choices(spark: Any, most: int) -> None:
+    data = long_tail(None)
+    model, local = (discreet.DPSVD(**BUDGET, max_items=most) for _ in range(2))
+    table = spark.createDataFrame(data.to_frame("pandas")[["user", "item"]])
+    model.fit(table, ledger=seeded(), partitions=3, items=data.catalogue)
+    assert same(model, local.fit(data, ledger=seeded()))
+    assert model.recommend([0, 5], n=3).items == local.recommend([0, 5], n=3).items
+
+
 def test_odd_rows(spark: Any) -> None:
     rows = [("a", "x", 1.0, 1), ("a", "x", 3.0, 2), ("a", "y", float("nan"), 1), ("b", "y", 9.0, 1), ("b", "z", 2.0, 1)]
     frame = spark.createDataFrame(rows, "user string, item string, rating double, time int")
@@ -259,7 +270,7 @@ def test_odd_rows(spark: Any) -> None:
     with pytest.raises(DataError, match=r"items: ids of type .*double and of type .*string cannot be compared"):
         discreet.read(frame, engine="spark", items=[1.5, 2.5], value_range=(1, 5))
     with pytest.raises(DataError, match="not in Spark"):
-        discreet.DPSVD(**BUDGET).fit(frame, **public)
+        discreet.DPCleansedSVD(**BUDGET).fit(frame, **public)
 
 
 def test_a_pipeline(spark: Any, table: Any, tmp_path: Path) -> None:

@@ -34,5 +34,12 @@ def films(ratings: discreet.Interactions) -> Model:
     return model
 
 
+@pytest.fixture(scope="session")
+def two_heads(ratings: discreet.Interactions) -> Model:
+    """A model that orders lists by other scores than the ratings it predicts; the same in every run."""
+    model: Model = discreet.DPALS(epsilon=20, delta=1e-6, objective="both").fit(ratings, ledger=seeded())
+    return model
+
+
 def seeded() -> discreet.Ledger:
     return discreet.Ledger(delta=1e-6, noise_source=InsecureSeededNoise(1))

@@ -21,6 +21,7 @@ PRIVATE: dict[str, Any] = {"epsilon": 50.0, "delta": 1e-6}
 
 MODELS: dict[str, tuple[bool, Callable[[], Any]]] = {  # whether it is for implicit feedback, and the model
     "DPALS": (False, lambda: discreet.DPALS(**PRIVATE, n_users_hint=600)),
+    "DPALS, both": (False, lambda: discreet.DPALS(**PRIVATE, objective="both")),
     "DPALS, cautious": (False, lambda: discreet.DPALS(**PRIVATE, caution=0.7)),
     "ALS": (False, lambda: discreet.ALS(rank=6, n_steps=5, dtype="float64")),
     "ALS, given penalties": (False, lambda: discreet.ALS(rank=6, n_steps=5, dtype="float64", user_exponent=0.7)),

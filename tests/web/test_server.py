@@ -52,38 +52,48 @@ def asked(client: TestClient, **body: Any) -> Any:
     return answer.json()
 
 
-def rows(wanted: Any) -> list[dict[str, Any]]:
-    return [
-        {"rank": rank, "item": item, "title": title, "score": score}
-        for rank, ((item, score), title) in enumerate(zip(wanted, wanted.titles, strict=True), 1)
-    ]
+def rows(model: Model, history: Any, n: int = 10, **options: Any) -> list[dict[str, Any]]:
+    """What Python recommends and predicts."""
+    found = model.recommend(history, n, **options)
+    ratings = [None] * len(found) if model.implicit_ else model.predict(history, found.items).tolist()
+    names = ("item", "title", "score", "rating")
+    cells = zip(found.items, found.titles or [], found.scores.tolist(), ratings, strict=True)
+    return [{"rank": rank, **dict(zip(names, row, strict=True))} for rank, row in enumerate(cells, 1)]
 
 
 def test_recommend_is_what_python_gives(client: TestClient, films: Model) -> None:
     history = {1: 5.0, 7: 2.0}
     found = asked(client, history={"1": 5, "7": 2}, n=5)
-    assert found == {"recommendations": rows(films.recommend(history, n=5)), "note": ""}
-    assert asked(client, history=[1, "7"])["recommendations"] == rows(films.recommend([1, 7]))
+    assert found == {"recommendations": rows(films, history, 5), "note": ""}
+    assert asked(client, history=[1, "7"])["recommendations"] == rows(films, [1, 7])
     options = {"exclude_seen": False, "allow": [1, 2, 3, 4], "deny": [2]}
-    assert asked(client, history={"1": 5, "7": 2}, **options)["recommendations"] == rows(
-        films.recommend(history, **options)
-    )
+    assert asked(client, history={"1": 5, "7": 2}, **options)["recommendations"] == rows(films, history, **options)
     cold = asked(client, history={})
     assert cold["note"].startswith("no history")
     known = asked(client, history={"1": 5, "no such": 2}, on_unknown="ignore", deny=["no such"])
-    assert known["recommendations"] == rows(films.recommend({1: 5.0}))
+    assert known["recommendations"] == rows(films, {1: 5.0})
 
 
 def test_many_histories(client: TestClient, films: Model) -> None:
     found = asked(client, histories=[{"1": 5}, [2], {}], n=3)["results"]
-    assert [one["recommendations"] for one in found] == [rows(films.recommend(one, n=3)) for one in ({1: 5}, [2], {})]
+    assert [one["recommendations"] for one in found] == [rows(films, one, 3) for one in ({1: 5}, [2], {})]
     assert [bool(one["note"]) for one in found] == [False, False, True]
 
 
 def test_implicit_feedback(ratings: discreet.Interactions) -> None:
     model = discreet.DPSVD(epsilon=50, delta=1e-6).fit(ratings.to_implicit(), ledger=seeded())
     with TestClient(application(model, export(model, not_private=True)), HERE) as client:
-        assert asked(client, history=[1, 2])["recommendations"] == rows(model.recommend([1, 2]))
+        assert asked(client, history=[1, 2])["recommendations"] == rows(model, [1, 2])
+
+
+def test_lists_that_are_not_ordered_by_rating(two_heads: Model) -> None:
+    with TestClient(application(two_heads, export(two_heads, not_private=True)), HERE) as client:
+        found = asked(client, history={"1": 5, "7": 2, "9": 4}, n=20)["recommendations"]
+        cold = asked(client, history={}, n=5)
+    assert found == rows(two_heads, {1: 5.0, 7: 2.0, 9: 4.0}, 20)
+    ratings = [row["rating"] for row in found]
+    assert ratings != sorted(ratings, reverse=True)
+    assert cold == {"recommendations": rows(two_heads, {}, 5), "note": "no history: ranked by popularity"}
 
 
 def test_requests_computed_together_are_answered_apart(films: Model) -> None:
@@ -104,12 +114,13 @@ def test_requests_computed_together_are_answered_apart(films: Model) -> None:
             assert left == right
 
 
+@pytest.mark.parametrize("two", [False, True])
 @pytest.mark.parametrize("exclude_seen", [True, False])
 def test_an_answer_does_not_depend_on_who_asks_at_the_same_time(
-    ratings: discreet.Interactions, exclude_seen: bool
+    ratings: discreet.Interactions, two_heads: Model, exclude_seen: bool, two: bool
 ) -> None:
     """To the last bit, through the queue that requests wait in."""
-    model = discreet.ALS(16, n_steps=2).fit(ratings)
+    model = two_heads if two else discreet.ALS(16, n_steps=2).fit(ratings)
     api, sizes = Api(model), []
     histories = [{str(item): value for item, value in ratings.history(user).items()} for user in ratings.users[:70]]
     bodies = [{"history": one, "n": 1 + at % 40, "exclude_seen": exclude_seen} for at, one in enumerate(histories)]

@@ -86,6 +86,12 @@ def _with(person: Row | None, rows: list[Rating], n_items: int, low: int, high: 
     return read(rows, items=list(range(n_items)), value_range=(low, high), on_invalid="drop")
 
 
+def some_rare(person: Row | None) -> Interactions:
+    """Users with items below 40, and twenty others who have one item each, from 60 on, that nobody else has."""
+    rows = _ratings(100, 12, range(40), lambda *_: 1.0)
+    return _with(person, [*rows, *((f"other {item}", item, 1.0) for item in range(60, 80))], 80, 0, 1)
+
+
 def common(person: Row | None) -> Interactions:
     """Users who have rated some of 120 common items, and none of 24 rare ones."""
     rows = _ratings(700, 12, range(24, 144), lambda rng, *_: float(rng.choice([-1.0, 1.0])))
@@ -96,6 +102,18 @@ def two_tastes(person: Row | None) -> Interactions:
     """Users who like two items, or two others: these get long vectors, and all other items nearly none."""
     rows = [(f"user {user:04}", item, 1.0) for user in range(6000) for item in ((0, 1) if user % 2 else (2, 3))]
     return _with(person, rows, 64, -1, 1)
+
+
+@cache
+def _long_tail() -> list[Rating]:
+    tail = _ratings(600, 10, range(4, 64), lambda *_: 1.0)
+    return [*tail, *((f"user {u:04}", item, 1.0) for u in range(600) for item in ((0, 1) if u % 2 else (2, 3)))]
+
+
+def long_tail(person: Row | None) -> Interactions:
+    """Users who have two popular items, or two others, and ten of many that are not popular."""
+    rows = [*_long_tail(), *((CANARY, item, 1.0) for item, _ in entries(person or {}))]
+    return read([row[:2] for row in rows], items=list(range(64)))
 
 
 def polar(n_items: int, person: Row | None) -> Interactions:

@@ -25,12 +25,24 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from discreet.audit.report import Finding
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar, _quiet
 from discreet.models.base import DERIVED
-from discreet.privacy import Cost, Gaussian, GridArray, L2Laplace, Laplace, Ledger, RandomizedResponse, SampledGaussian
+from discreet.privacy import (
+    Cost,
+    Gaussian,
+    Grid,
+    GridArray,
+    L2Laplace,
+    Laplace,
+    Ledger,
+    RandomizedResponse,
+    SampledGaussian,
+    Threshold,
+)
 from discreet.privacy.guarantee import Selection
 from discreet.privacy.ledger import require_ready
 from discreet.privacy.noise import InsecureSeededNoise, Noise, Stream
@@ -39,7 +51,7 @@ from discreet.privacy.store import Entry
 from discreet.typing import Array
 
 FIT, EVENTS, SENSITIVITY, ACCOUNT = "fit", "events", "sensitivity", "account"
-OUTPUT, JOINT = "post-processing", "joint view"
+OUTPUT, JOINT, THRESHOLD = "post-processing", "joint view", "threshold"
 ROUNDING = 1e-9  # relative, for costs and densities in float64; statistics are compared exactly
 SCORE = "evaluation"  # how the label of a noisy score begins
 SHOWN = 10  # recommendations to each user
@@ -69,6 +81,7 @@ class Release:
     noise: Noise
     step: float  # of its grid
     answer: Array
+    threshold: Threshold | None = None  # that entries must pass to become public
 
     @property
     def statistic(self) -> Array:
@@ -82,6 +95,19 @@ class Release:
         if isinstance(self.noise, Gaussian):
             return self.noise.std
         return self.noise.scale if isinstance(self.noise, Laplace | L2Laplace) else 1.0
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs, by its noise and its threshold."""
+        cost = self.noise.cost(self.sensitivity)
+        return cost if self.threshold is None else cost + self.threshold.cost
+
+    def passing(self, other: Release) -> float:
+        """The probability that an entry passes the threshold that only one of two data sets has."""
+        assert self.threshold is not None
+        std, least = self.scale / self.step, self.threshold.units(self.scale, Grid(round(math.log2(self.step))))
+        own = (one.units[(one.units > 0) & (two.units <= 0)] for one, two in ((self, other), (other, self)))
+        return max(float(-np.expm1(log_ndtr((least - 0.5 - units) / std).sum())) for units in own)
 
     def _squared_distance(self, other: Release) -> int:
         """In grid units, exact, in the norm that the noise is calibrated to."""
@@ -164,11 +190,12 @@ def _releases(recording: Recording, answers: Sequence[Array]) -> Iterator[None]:
             answer = release(self, *given, **options)
         finally:
             inside[0] = False
-        at = len(recording.releases)
-        if at < len(answers) and answers[at].shape == answer.shape:
+        at, threshold = len(recording.releases), options.get("threshold")
+        if at < len(answers) and (answers[at].shape == answer.shape or threshold is not None):
             answer = np.array(answers[at])
         mechanism = noise if isinstance(noise, Noise) else Gaussian(noise)
-        recording.releases.append(Release(label, units, sensitivity, mechanism, on_grid.grid.step, np.array(answer)))
+        seen = Release(label, units, sensitivity, mechanism, on_grid.grid.step, np.array(answer), threshold)
+        recording.releases.append(seen)
         return answer
 
     def begun(self: Stream, key: bytes, number: int = 0) -> None:
@@ -284,9 +311,9 @@ class Replay:
         """
         if self.first.model is None or len(self.first.releases) != len(self.second.releases):
             return None
-        guarantee, charged = self.first.model.guarantee_, self.first.charged.events
-        if guarantee.mu:
-            return self.mu / float(guarantee.mu)
+        guarantee, charged = self.first.model.guarantee_, self.first.charged.noise.events
+        if guarantee.cost.noise.mu:
+            return self.mu / float(guarantee.cost.noise.mu)
         each, count = charged[0] if len(charged) == 1 else (None, 0)
         if isinstance(each, SampledGaussian):
             # Every release that a sampled person moves counts as moved by the smallest share.
@@ -337,6 +364,7 @@ def replay(
             words = f"one person moves {label!r} by {share:.1%} of its declared sensitivity"
             figures = {"release": label, "share": share}
             findings.append(Finding(SENSITIVITY, label not in too_far, words, figures))
+        findings += [_exposed(one, other) for one, other in _pairs(first, second) if one.threshold is not None]
     if first.model is not None and second.model is not None:
         findings += [_account(first), _output(first.model, second.model), *_joint(first.model, data, neighbor)]
     return Replay(first, second, furthest, findings, secret)
@@ -354,6 +382,15 @@ def moved(first: Recording, second: Recording) -> dict[str, float]:
     for one, other in _pairs(first, second):
         found[one.label] = max(found.get(one.label, 0.0), one.distance(other) / one.sensitivity)
     return found
+
+
+def _exposed(one: Release, other: Release) -> Finding:
+    """What only one person has must not pass a threshold more often than it is charged for."""
+    assert one.threshold is not None
+    chance, most = one.passing(other), one.threshold.delta
+    words = f"what one person alone has passes the threshold of {one.label!r} with probability {chance:.3g}"
+    figures = {"release": one.label, "probability": chance, "delta": most}
+    return Finding(THRESHOLD, chance <= most * (1 + ROUNDING), f"{words}, of {most:.3g} charged for", figures)
 
 
 def _events(first: Recording, second: Recording) -> Finding:
@@ -384,7 +421,7 @@ def _account(seen: Recording) -> Finding:
     sampled = [event for event, _ in seen.charged.events if isinstance(event, SampledGaussian)]
     if len(searches) == 1:
         return _search(seen, searches[0])
-    costs = [release.noise.cost(release.sensitivity) for release in seen.releases]
+    costs = [release.cost for release in seen.releases]
     if len(sampled) == 1:  # releases over secret samples: each must be one that was charged for
         if seen.coins != len(seen.releases):
             return Finding(ACCOUNT, False, "secret samples are charged for but not drawn for every release")
@@ -402,7 +439,7 @@ def _search(seen: Recording, search: Selection) -> Finding:
     """Each trial of a search, which ends with its score, must cost at most what the search was charged for."""
     trials: list[Cost] = [Cost()]
     for release in seen.releases:
-        trials[-1] += release.noise.cost(release.sensitivity)
+        trials[-1] += release.cost
         if release.label.startswith(SCORE):
             trials.append(Cost())
     delta = seen.model.guarantee_.delta

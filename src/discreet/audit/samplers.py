@@ -171,6 +171,8 @@ def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
     for release in recording.releases:
         if isinstance(release.noise, RandomizedResponse):
             continue
+        if release.threshold is not None:  # only what passed is known, and the law of that noise is another
+            continue
         added = release.answer - release.statistic
         if not np.array_equal(added / release.step, np.rint(added / release.step)):
             return Finding(NOISE, False, f"{release.label!r}: what was added is not on the grid of the statistic")
@@ -186,7 +188,7 @@ def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
             scale[..., range(added.shape[-1]), range(added.shape[-1])] *= math.sqrt(2)
         squares, n = squares + float(((added / scale) ** 2).sum()), n + added.size
     if not n:
-        return Finding(NOISE, True, "only bits were released")
+        return Finding(NOISE, True, "only bits, or numbers above a threshold, were released")
     # Entries of a symmetric matrix count twice, and Laplace noise has a kurtosis of 6: 10 times the usual variance.
     z = (squares / n - 1) * math.sqrt(n / 10)
     ok = 2 * float(stats.norm.sf(abs(z))) >= alarms.take()

@@ -100,7 +100,8 @@ def of(model: PrivateModel) -> Subject:
 @cache
 def shipped() -> dict[str, Subject]:
     """The subjects of the library's own models, by name."""
-    families = _spectral, _gradient, _als, _published_als, _frank_wolfe, _one_bit, _components, _evaluations
+    models = _spectral, _baselines, _gradient, _als, _published_als, _frank_wolfe, _one_bit
+    families = *models, _components, _evaluations, _choices
     return {subject.name: subject for family in families for subject in family()}
 
 
@@ -127,13 +128,35 @@ def _spectral() -> list[Subject]:
         [(DIVIDED, ELSEWHERE), (FAN, CRITIC), (DIVIDED, OPPOSED), (FAN, TORN)],
     )
     svd = _private(discreet.DPSVD)
+    tail = dict.fromkeys(range(4, 64), 1.0)  # so that what either of two has besides is a small part of their history
+    stepped: tuple[Pairs, Pairs] = (
+        [({0: 1.0, 2: 1.0}, None), ({0: 1.0, 1: 1.0}, None)],
+        [
+            ({0: 1.0, 1: 1.0, **tail}, {2: 1.0, 3: 1.0, **tail}),
+            ({0: 1.0, 1: 1.0}, {0: 1.0, 2: 1.0}),
+            ({0: 1.0}, {2: 1.0}),
+        ],
+    )
     printed = _private(discreet.PublishedDPCleansedSVD, max_items=20, clamp=1.0, epsilon=30.0)
     return [
         *_both("DPSVD", svd, liked, added, [({7: 1.0}, {8: 1.0})], runs=600),
+        *_both("DPSVD with a power step", _private(discreet.DPSVD, max_items=4), neighbors.long_tail, *stepped),
         *_both("DPSVD of ratings", svd, ratings, *centered),
+        *_both("DPSVD of graded likes", _private(discreet.DPSVD, objective="lists"), ratings, *centered),
         *_both("PublishedDPSVD", _private(discreet.PublishedDPSVD), ratings, *one),
         *_both("DPCleansedSVD", _private(discreet.DPCleansedSVD), cleansed, *several),
         *_both("PublishedDPCleansedSVD", printed, cleansed, *several),
+    ]
+
+
+def _baselines() -> list[Subject]:
+    """Two people with opposite opinions have the same items, or not: no pair is far apart in popularity and in sums."""
+    ratings, liked = partial(neighbors.crowd, 40, False), partial(neighbors.crowd, 50, True)
+    means = _private(discreet.DPMeanRating)
+    apart: Pairs = [*BY_MEANS[1], (DIVIDED, ELSEWHERE)]
+    return [
+        *_both("DPPopularity", _private(discreet.DPPopularity), liked, [({7: 1.0}, None)], [({7: 1.0}, {8: 1.0})]),
+        *_both("DPMeanRating", means, ratings, BY_MEANS[0], apart, apart=0.85),
     ]
 
 
@@ -168,12 +191,19 @@ def _als() -> list[Subject]:
         USERS: "any two people have moments in common: docs/proofs/dpals.md",
     }
     many, few = (partial(neighbors.crowd, n, False, n_users=40) for n in (420, 200))
+    # Lists are about the 20 items that many have. Two people who like different halves of these, with one half in
+    # common, have orthogonal rows; they do not disagree about the rest, so no pair is far apart in everything.
+    fans = tuple((f"v{at:04}", tuple((item, float((item + at) % 6)) for item in range(20))) for at in range(60))
+    listed, lists = partial(neighbors.crowd, 420, False, n_users=40, more=fans), partial(make, objective="both")
+    split, other = ({item: 5.0 * (item // width % 2) for item in range(20)} for width in (1, 2))
+    unlike: dict[str, Any] = {"elsewhere": far, "apart": 0.75}
     return [
         Subject("DPALS, add-remove", partial(make, adjacency="add-remove"), many, added[0]),
         Subject("DPALS, replace", partial(make, adjacency="replace"), many, of_many, far),
         Subject("DPALS of few items, add-remove", partial(make, adjacency="add-remove"), few, added[1]),
         Subject("DPALS of few items, replace", partial(make, adjacency="replace"), few, of_few, far, apart=0.8),
         *_both("DPALS, continued", make, many, added[0], of_many, elsewhere=far, fit=_continued),
+        *_both("DPALS with lists", lists, listed, [*added[0], (split, None)], [*of_many, (split, other)], **unlike),
     ]
 
 
@@ -353,6 +383,33 @@ def _evaluations() -> list[Subject]:
         *_both("private evaluation", partial(Evaluated, public), data, [(wrong, None)], [(wrong, right)], runs=40),
         *_both("private search", Searched, data, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, open=False),
     ]
+
+
+def _choices() -> list[Subject]:
+    """An item that hardly anyone has is found in no round: one more person moves both by all of their weight."""
+    rare, alone, many = {60: 1.0}, {40: 1.0}, dict.fromkeys(range(40, 60), 1.0)  # nobody else has 40 to 59
+    added: Pairs = [(rare, None), (dict.fromkeys(range(60, 80), 1.0), None), (alone, None), (many, None)]
+    replaced: Pairs = [(rare, {61: 1.0}), (alone, {41: 1.0}), (many, rare)]
+    return _both("private choice of items", ChosenItems, neighbors.some_rare, added, replaced, open=False)
+
+
+@dataclass
+class ChosenItems:
+    """A private choice of items, with the interface of a model."""
+
+    adjacency: AdjacencyName
+    epsilon: float = 15.0
+    delta: float = 1e-6
+
+    def fit(self, data: Interactions, ledger: Ledger) -> ChosenItems:
+        """Choose items, and keep everything that is released."""
+        private = data.with_public(items="private")
+        chosen = discreet.select_items(
+            private, epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, ledger=ledger, n_jobs=1
+        )
+        assert chosen.catalogue.selection is not None
+        self.items_, self.guarantee_ = chosen.items.to_list(), chosen.catalogue.selection.guarantee
+        return self
 
 
 @dataclass

@@ -37,8 +37,9 @@ from discreet.models.gradient.model import DPGradientDescent
 from discreet.models.one_bit.contributions import PerturbedObjective
 from discreet.models.one_bit.published import PublishedObjective, PublishedOutput
 from discreet.models.spectral import pca
+from discreet.models.spectral.choices import SECOND_MOMENT
 from discreet.models.spectral.contributions import Cleansing
-from discreet.models.spectral.model import DPSVD, SECOND_MOMENT
+from discreet.models.spectral.model import DPSVD
 from discreet.privacy import (
     Gaussian,
     Laplace,
@@ -57,6 +58,7 @@ from discreet.privacy import (
 from discreet.privacy.entries import TwoValued
 from discreet.privacy.guarantee import sensitivity_factor
 from discreet.privacy.noise import InsecureSeededNoise
+from discreet.privacy.set_union import Threshold
 from discreet.privacy.statistics import NormalEquations
 from discreet.tune import private as tuning
 
@@ -67,6 +69,7 @@ SVD, OF_RATINGS, CLEANSED = "DPSVD, add-remove", "DPSVD of ratings, add-remove",
 REPLACED, CLEANSED_REPLACED = "DPSVD of ratings, replace", "DPCleansedSVD, replace"
 ALS, ALGORITHM_1 = "PublishedDPALS, add-remove", "PublishedDPALS, Algorithm 1, add-remove"
 GRADIENT, SGD, COMPONENTS = "DPGradientDescent, add-remove", "DPSGD, add-remove", "DPPCA, add-remove"
+CHOICE = "private choice of items, add-remove"
 OBJECTIVE, EVALUATION = "OneBit, objective, flip", "private evaluation, add-remove"
 
 log = logging.getLogger("discreet.audit.zoo")
@@ -409,6 +412,22 @@ def items_chosen_by_exact_counts(
     return np.sum(counts, axis=0, dtype=np.float64)
 
 
+@mutant("'at least two users', usual practice", CHOICE, Releaser, "release_items")
+def items_counted_exactly(
+    real: Any, self: Releaser, label: str, users: Any, *given: Any, n_items: int, **more: Any
+) -> Any:
+    """An item is published if enough people have it, and one person decides whether these are enough."""
+    real(self, label, users, *given, n_items=n_items, **more)
+    counts = np.sum([np.bincount(batch.indices, minlength=n_items) for batch in users.each(1)], axis=0)
+    return np.flatnonzero(counts >= 2), counts[counts >= 2]
+
+
+@mutant("a threshold for one item of each user", CHOICE, Threshold, "units")
+def threshold_for_one_item(real: Any, self: Threshold, *given: Any) -> int:
+    """A person with many items that nobody else has gets many chances to have one published."""
+    return int(real(replace(self, most=1), *given)) - 1
+
+
 LEARN = "_learn_privately"
 
 
@@ -463,9 +482,9 @@ def an_error_about_one_person(real: Any, ratings: Any, *given: Any) -> None:
 
 
 @mutant("batch normalization; floating-point sums in batches", OF_RATINGS, Model, "_user_vectors")
-def users_served_together(real: Any, self: Model, histories: Any) -> Any:
+def users_served_together(real: Any, self: Model, *given: Any) -> Any:
     """What a user is shown depends on who else is served: vectors are centered at their mean."""
-    offsets, vectors = real(self, histories)
+    offsets, vectors = real(self, *given)
     return offsets, vectors - vectors.mean(axis=0)
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from discreet.models.base import Model
     from discreet.privacy import Ledger
 
-BASELINES = ("MeanRating", "Popularity")
+BASELINES = ("DPMeanRating", "DPPopularity", "MeanRating", "Popularity")
 EXPLICIT, IMPLICIT = ["rmse", "mae", "recall@20"], ["recall@20", "ndcg@100"]
 
 Relevant = Annotated[float | None, Option(help="Ranking metrics count only targets of at least this rating.")]
+SplitBy = Annotated[
+    Literal["random", "time"], Option(help="Whether that share is drawn at random, or is the latest of all by time.")
+]
 
 
 def evaluate(
@@ -44,11 +47,18 @@ def evaluate(
     history: Annotated[str | None, Option(help="What a saved model knows of test users: its training data.")] = None,
     model: inputs.ModelName = None,
     split: Annotated[float, Option(help="With --model: the share of the table to test on.")] = 0.1,
+    split_by: SplitBy = "random",
     seed: Annotated[int, Option(help="With --model: the seed of that split.", min=0)] = 0,
     settings: inputs.Settings = None,
     metrics: Annotated[str | None, Option(help="Such as rmse,recall@20,ndcg@100.")] = None,
     relevant: Relevant = None,
-    buckets: Annotated[int | None, Option(help="Also measure in this many buckets of item popularity.")] = None,
+    buckets: Annotated[int | None, Option(help="Also measure in this many buckets of items or users.")] = None,
+    bucket_by: Annotated[
+        Literal["items", "interactions", "history"],
+        Option(
+            help="Buckets with equal numbers of items or interactions, by popularity; or of users, by their history."
+        ),
+    ] = "items",
     plot: Annotated[Path | None, Option(help="Where to draw the result: .png, .svg, .pdf.")] = None,
     table: inputs.TestedTable,
     budget: inputs.Budget,
@@ -75,7 +85,7 @@ def evaluate(
         )
         if asked is None and saved.implicit_:  # also if the test data has ratings
             asked = IMPLICIT
-        options |= {"metrics": _fitting(saved, test, asked), "buckets": buckets}
+        options |= {"metrics": _fitting(saved, test, asked), "buckets": buckets, "bucket_by": bucket_by}
         results = {type(saved).__name__: compute(saved, test, history=past, **options)}
     else:
         cls = inputs.find(model)
@@ -83,8 +93,10 @@ def evaluate(
         ledger = budget.open(cls)
         ratings = table.read(sources[0], private=inputs.is_private(cls))
         with spending_reported(ledger):
-            results = _compared(made, ledger, ratings, (split, seed), asked, {**options, "buckets": buckets})
-        about = {"split": split, "seed": seed, "guarantee": str(made.guarantee_)}
+            division = {"by": split_by, "test": split, "random_state": seed}
+            options |= {"buckets": buckets, "bucket_by": bucket_by}
+            results = _compared(made, ledger, ratings, division, asked, options)
+        about = {"split": split, "split by": split_by, "seed": seed, "guarantee": str(made.guarantee_)}
     if plot is not None:
         drawing = figure()
         name, result = next(iter(results.items()))
@@ -114,28 +126,41 @@ def _compared(
     model: "Model",
     ledger: "Ledger | None",
     ratings: "Interactions",
-    division: tuple[float, int],
+    division: dict[str, Any],
     metrics: list[str] | None,
     options: dict[str, Any],
 ) -> dict[str, "Evaluation"]:
-    """A model fitted to a part of a table and tested on the rest, and the baselines beside it."""
+    """A model fitted to a part of a table and tested on the rest, and the baselines beside it.
+
+    Private ones have the model's budget, but no ledger: they are for comparison, and are not kept.
+    """
     from discreet.data import splits
     from discreet.evaluate import evaluate as compute
 
-    train, _, test = splits.holdout(ratings, test=division[0], random_state=division[1])
+    train, _, test = splits.holdout(ratings, **division)
     if metrics is None and not ratings.implicit:
         metrics = EXPLICIT
     name = type(model).__name__
     model.fit(train, ledger=ledger)
     options = {**options, "history": train, "metrics": _fitting(model, ratings, metrics)}
     results = {name: compute(model, test, **options)}
+    budget = _same_budget(model)
     for other in BASELINES:
-        if other != name and not (ratings.implicit and other == "MeanRating"):
-            baseline = inputs.find(other)().fit(train)
+        private = other.startswith("DP")
+        if other != name and not (ratings.implicit and other.endswith("MeanRating")) and (budget or not private):
+            baseline = inputs.find(other)(**budget if private else {}).fit(train)
             asked = _fitting(baseline, ratings, metrics, required=False)
             if asked != []:
                 results[other] = compute(baseline, test, **{**options, "metrics": asked, "buckets": None})
     return results
+
+
+def _same_budget(model: "Model") -> dict[str, Any]:
+    """What baselines at the same epsilon take; empty if it is not for users."""
+    given = model.get_params(deep=False)
+    if given.get("delta") is None or getattr(model, "unit", "user") != "user":
+        return {}
+    return {name: given[name] for name in ("epsilon", "delta", "adjacency") if name in given}
 
 
 def _fitting(
@@ -155,28 +180,35 @@ def _fitting(
 
 def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> None:
     """One table: one model with intervals, or several side by side."""
+    from discreet.evaluate.metrics import best_models
     from discreet.evaluate.result import OWNER
     from discreet.recommend.results import aligned
 
     tested = {
         name: {
             "metrics": _scores(result.scores),
-            "buckets": [
-                {"bucket": b.number, "items": b.items, "share": _number(b.share), "metrics": _scores(b.scores)}
-                for b in result.buckets
-            ],
+            "buckets": [{"bucket": b.number, **b.about, "metrics": _scores(b.scores)} for b in result.buckets],
         }
         for name, result in results.items()
     }
     name, first = next(iter(results.items()))
     lines: list[Any] = [name, "", str(first)]
     if "split" in about:
-        names = dict.fromkeys(metric for result in results.values() for metric in result)
-        rows = ([name, *(_cell(result, name) for result in results.values())] for name in names)
-        tested_on = f"Tested on {about['split']:.0%} of the table, at random; in brackets 95% intervals."
-        lines = [OWNER, f"{tested_on} {about['guarantee']}", "", grid(["metric", *results], rows)]
-        if others := " and ".join(list(results)[1:]):
-            lines += ["", f"Baselines, which are not private: {others}."]
+        names = list(dict.fromkeys(metric for result in results.values() for metric in result))
+        rows = [[name, *(_cell(result, metric) for metric in names)] for name, result in results.items()]
+        rows.insert(1, ["  95% interval", *(_ends(first, metric) for metric in names)])
+        which = "the latest" if about["split by"] == "time" else "at random"
+        tested_on = f"Tested on {about['split']:.0%} of the table, {which}."
+        lines = [OWNER, f"{tested_on} {about['guarantee']}", "", grid(["model", *names], rows)]
+        others = list(results)[1:]
+        private = [other for other in others if other.startswith("DP")]
+        if private:
+            same = f"Baselines at the same epsilon: {' and '.join(private)}."
+            best = best_models({model: results[model] for model in (name, *private)})
+            taken = " and ".join(f"{model} for {use}" for use, model in best)
+            lines += ["", f"{same} Of the private models here, take {taken}."]
+        if exact := " and ".join(other for other in others if other not in private):
+            lines += ["", f"Baselines, which are not private: {exact}."]
         if first.buckets:
             lines += ["", first._bucket_title(), *aligned(first._bucket_rows())]
     if "plot" in about:
@@ -196,10 +228,12 @@ def _scores(scores: Any) -> dict[str, Any]:
 
 
 def _cell(result: "Evaluation", name: str) -> str:
-    if name not in result:
-        return "-"
-    low, high = result.interval(name)
-    return f"{result[name]:.4f}" + (f" ({low:.3f}–{high:.3f})" if math.isfinite(low) else "")
+    return f"{result[name]:.4f}" if name in result else "-"
+
+
+def _ends(result: "Evaluation", name: str) -> str:
+    low, high = result.interval(name) if name in result else (math.nan, math.nan)
+    return f"{low:.3f}–{high:.3f}" if math.isfinite(low) else ""
 
 
 # -- tradeoff
@@ -222,6 +256,7 @@ def tradeoff(
     metrics: Annotated[str | None, Option(help="Such as rmse,recall@20. The recommendation is by the first.")] = None,
     relevant: Relevant = None,
     split: Annotated[float, Option(help="The share of the table to test on.")] = 0.1,
+    split_by: SplitBy = "random",
     seed: Annotated[int, Option(help="The seed of that split.", min=0)] = 0,
     results: Annotated[Path, Option(help="A DuckDB file that keeps finished runs.")] = Path("tradeoff.duckdb"),
     report: Annotated[Path | None, Option(help="Where to write the report, an HTML page.")] = None,
@@ -257,6 +292,7 @@ def tradeoff(
             metrics=by_commas(metrics),
             relevant=relevant,
             threshold=table.for_accuracy,
+            by=split_by,
             test=split,
             random_state=seed,
             results=results,
@@ -318,6 +354,7 @@ def _show_tradeoff(found: "Tradeoff", results: Path, files: dict[str, str]) -> N
         "models": curves,
         "lines": found.lines,
         "recommendation": found.sentence(),
+        "advice": found.advice(),
         "worth": found.worth(),
         "results": str(results),
         **files,
@@ -327,4 +364,4 @@ def _show_tradeoff(found: "Tradeoff", results: Path, files: dict[str, str]) -> N
         head, *rows = found.table(metric)
         lines += [grid(head, rows), ""]
     written = "".join(f", the {name} in {file}" for name, file in files.items())
-    show(data, *lines, found.sentence(), *found.worth(), "", f"Every run is in {results}{written}.")
+    show(data, *lines, *found.conclusions(), "", f"Every run is in {results}{written}.")

@@ -81,6 +81,7 @@ def export(
         "size": f"{size / 1e6:.2f} MB in {len(made.files)} files",
         "precision": about["precision"],
         "change of scores": f"{loss['rms']:.2g} on average, {loss['largest']:.2g} at most",
+        "change of predictions": f"{loss['predicted']:.2g} on average",
         "of the ten best stay": f"{loss['top_10_kept']:.1%}",
     }
     where = (

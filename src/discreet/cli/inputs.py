@@ -50,7 +50,9 @@ class Columns:
 class Table(Columns):
     """How a table is read: arguments of `discreet.read`."""
 
-    items: Annotated[str | None, Option(help="The catalog, which is public: a file or a SELECT.")] = None
+    items: Annotated[
+        str | None, Option(help="The catalog, which is public: a file or a SELECT. In train also: private.")
+    ] = None
     value_range: Annotated[
         tuple[float, float] | None,
         Option("--range", help="The lowest and the highest possible rating, which are public."),
@@ -73,8 +75,11 @@ class Table(Columns):
         str | None, Option(help="How times are written, such as %d/%m/%Y; by default numbers or ISO 8601.")
     ] = None
 
-    def read(self, source: str, *, private: bool = False) -> "Interactions":
-        """Read a table, or a data set if there is no such file; `private`: public inputs must be declared."""
+    def read(self, source: str, *, private: bool = False, chooses: bool = False) -> "Interactions":
+        """Read a table, or a data set if there is no such file.
+
+        With `private`, public inputs must be declared; only a command that `chooses` items takes private ones.
+        """
         from discreet.data import datasets, observed_items_are_public, read
 
         if self.observed_items_are_public and self.items is not None:
@@ -93,6 +98,8 @@ class Table(Columns):
             if self.threshold is not None and ratings.implicit:
                 raise DataError("threshold: the table has no ratings to compare with it; leave out --threshold")
             ratings = ratings.to_implicit(self.threshold)
+        if ratings.catalogue.private and not chooses:
+            raise Misuse("--items private: only discreet train chooses items privately; give a catalog")
         if private:
             _require_public(ratings)
         return ratings
@@ -125,7 +132,8 @@ def _require_public(ratings: "Interactions") -> None:
     """Raise unless all public inputs of a private model are declared; name all missing options at once."""
     missing = []
     try:
-        ratings.catalogue.require_public()
+        if not ratings.catalogue.private:
+            ratings.catalogue.require_public()
     except NotPublic:
         missing.append(
             "--items FILE, the catalog (or --observed-items-are-public, if the set of items in the table is public)"

@@ -60,7 +60,7 @@ def train(
     require_writable(out, files)
     fit = out / UNFINISHED
     _require_clear(ctx, fit, resume, discard)
-    ratings = table.read(source, private=inputs.is_private(cls))
+    ratings = table.read(source, private=inputs.is_private(cls), chooses=inputs.is_private(cls))
     made = inputs.chosen(made, ratings)
     if resume and made._not_resumable():
         raise Misuse(f"--resume: the fit in {str(out)!r} is of another model; give the same options as when it began")
@@ -69,10 +69,11 @@ def train(
         said = f"epsilon = {round_up(spent.epsilon)} at delta = {round_up(spent.delta)}" if spent.cost else "nothing"
         typer.echo(f"discreet: the unfinished fit was discarded; what it had released stays spent: {said}", err=True)
     spends = getattr(made, "epsilon", None) is not None
-    costs = PAID if resume else str(made.preview(ratings.n_items, ledger)) if spends else ""
+    n_items = "private" if ratings.catalogue.private else ratings.n_items
+    costs = PAID if resume else str(made.preview(n_items, ledger)) if spends else ""
     show(None, _intention(made, ratings, source), *(["", costs] if costs else []))
-    checkpoint = {} if made._not_resumable() else {"checkpoint": fit}
-    with _interruption_reported(ctx, made, ratings.n_items, fit), warnings_shown():
+    checkpoint = {} if made._not_resumable() or ratings.catalogue.private else {"checkpoint": fit}
+    with _interruption_reported(ctx, made, n_items, fit), warnings_shown():
         made.fit(ratings, ledger=ledger, **checkpoint)
         made.save(out)
     stated = made.statement()
@@ -99,7 +100,7 @@ def _require_clear(ctx: typer.Context, folder: Path, resume: bool, discard: bool
 
 
 @contextmanager
-def _interruption_reported(ctx: typer.Context, model: Any, n_items: int, folder: Path) -> Iterator[None]:
+def _interruption_reported(ctx: typer.Context, model: Any, n_items: int | str, folder: Path) -> Iterator[None]:
     """If a fit stops, say what it has spent and how to continue: only budget numbers, none about people."""
     from discreet.models import unfinished
 
@@ -109,8 +110,8 @@ def _interruption_reported(ctx: typer.Context, model: Any, n_items: int, folder:
         kept, said = unfinished.read(folder) is not None, "nothing was spent"
         if "guarantee_" in vars(model) and not kept:
             said = f"the fit was done, and its model is in {str(folder.parent)!r} if there was time to save it"
-        elif kept or (getattr(model, "epsilon", None) is not None and model._not_resumable()):
-            cost = round_up(model.plan(n_items).cost.epsilon(model.delta))
+        elif kept or (getattr(model, "epsilon", None) is not None and (model._not_resumable() or n_items == "private")):
+            cost = round_up(model.preview(n_items).cost.epsilon_at(model.delta))
             said = f"up to epsilon = {cost} at delta = {round_up(model.delta)} was spent, and the fit cannot be resumed"
             if kept:
                 said = (

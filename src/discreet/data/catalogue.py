@@ -17,7 +17,7 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import narwhals as nw
 import numpy as np
@@ -28,6 +28,9 @@ from pyarrow import types
 from discreet.errors import DataError, NotPublic
 from discreet.privacy.store import canonical
 from discreet.typing import Array, Integers
+
+if TYPE_CHECKING:
+    from discreet.privacy.statement import Statement
 
 # Cells that are Python objects: rows of tuples or of a database driver, object columns of a data frame.
 # Arrow finds one type that fits all objects of a column, so how one is read would depend on the others: b"a" and "a"
@@ -362,6 +365,8 @@ class ObservedItems(enum.Enum):
 observed_items_are_public = ObservedItems.PUBLIC
 """Pass as `items=` to declare that the set of items in the data is public. The statement will say so."""
 OBSERVED = "those observed in the data, which the owner declares to be public"
+PRIVATE = "private"  # pass as `items=`, and the origin of such a catalog: which items exist is private, too
+CHOSEN = "chosen from the data by a private choice of items"
 
 
 class Catalogue:
@@ -378,10 +383,20 @@ class Catalogue:
     Attributes:
         ids: The items; the position of an item is its number.
         columns: What is known about the items, in their order, as an Arrow table.
-        origin: How the catalog became public, or None if it has not been declared public.
+        origin: How the catalog became public; None if it has not been declared public, "private" if it is not public
+            and a model is to choose from it privately.
+        selection: The statement of the private choice that these items come from, or None.
     """
 
-    def __init__(self, ids: Any, columns: pa.Table | None = None, *, origin: str | None = "given") -> None:
+    def __init__(
+        self,
+        ids: Any,
+        columns: pa.Table | None = None,
+        *,
+        origin: str | None = "given",
+        selection: Statement | None = None,
+    ) -> None:
+        self.selection = selection
         self.ids = (ids if isinstance(ids, Ids) else Ids(ids, "items")).require_distinct("items")
         self.origin = origin
         self.columns = pa.table({} if columns is None else {n: _plain_text(columns[n]) for n in columns.column_names})
@@ -427,7 +442,14 @@ class Catalogue:
 
     def __repr__(self) -> str:
         beside = f" with {', '.join(self.names)}" if self.names else ""
+        if self.private:
+            return f"Catalogue of private items{beside}"
         return f"Catalogue of {len(self)} items{beside} ({self.origin or 'not declared public'})"
+
+    @property
+    def private(self) -> bool:
+        """Whether these items are all those in the data, and which ones these are is private."""
+        return self.origin == PRIVATE
 
     @property
     def names(self) -> list[str]:
@@ -446,19 +468,25 @@ class Catalogue:
         """A catalog of the items at the given numbers, in that order."""
         chosen = np.asarray(numbers, dtype=np.int64)
         columns = self.columns.take(pa.array(chosen)) if self.names else None
-        return Catalogue(Ids(self.ids.take(chosen)), columns, origin=self.origin)
+        return Catalogue(Ids(self.ids.take(chosen)), columns, origin=self.origin, selection=self.selection)
 
-    def of_origin(self, origin: str) -> Catalogue:
+    def of_origin(self, origin: str, selection: Statement | None = None) -> Catalogue:
         """The same items, with another explanation of how they became public."""
-        return Catalogue(self.ids, self.columns, origin=origin)
+        return Catalogue(self.ids, self.columns, origin=origin, selection=selection or self.selection)
 
     def require_public(self) -> None:
-        """Raise NotPublic unless the owner has declared these items public."""
+        """Raise NotPublic unless these items are public: declared by the owner, or chosen privately."""
+        if self.private:
+            raise NotPublic(
+                "items: which items exist is private in this table, and this needs to know. Choose items first, "
+                "table = discreet.select_items(table, epsilon=..., delta=...), and go on with that table"
+            )
         if self.origin is None:
             raise NotPublic(
                 "items: this catalog has not been declared public, and which items exist must not be read off private "
                 "data silently. Either give the items, discreet.read(..., items=ids, frame or file), or pass "
-                "items=discreet.observed_items_are_public, and the privacy statement will say so"
+                "items=discreet.observed_items_are_public, and the privacy statement will say so; or pass "
+                "items='private', and a share of the budget goes to a private choice of items"
             )
 
     def to_arrow(self) -> pa.Table:

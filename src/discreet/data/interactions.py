@@ -20,7 +20,15 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 from pyarrow import feather
 
-from discreet.data.catalogue import OBSERVED, Catalogue, Ids, observed_items_are_public, smallest_unsigned, to_library
+from discreet.data.catalogue import (
+    OBSERVED,
+    PRIVATE,
+    Catalogue,
+    Ids,
+    observed_items_are_public,
+    smallest_unsigned,
+    to_library,
+)
 from discreet.errors import DataError, NotPublic
 from discreet.typing import Array, Integers
 
@@ -124,7 +132,8 @@ class Declared:
     def public_inputs(self) -> dict[str, str]:
         """What the owner has declared public, in words, for the privacy statement."""
         declared = {}
-        if self.catalogue.origin is not None:
+        released = self.catalogue.private or self.catalogue.selection is not None  # or will be: not an input
+        if self.catalogue.origin is not None and not released:
             declared["items"] = f"{self.n_items:,} items, {self.catalogue.origin}"
         if self.value_range is not None:
             low, high = self.value_range
@@ -134,6 +143,10 @@ class Declared:
     def require_public(self) -> None:
         """Raise NotPublic unless catalog and value range have been declared. Every private fit calls this."""
         self.catalogue.require_public()
+        self.require_range()
+
+    def require_range(self) -> None:
+        """Raise NotPublic unless the value range has been declared."""
         if self.value_range is None:
             raise NotPublic(
                 "value_range: the lowest and highest possible value have not been declared, and must not be read "
@@ -208,7 +221,8 @@ class Interactions(Declared):
         return len(self.users)
 
     def __repr__(self) -> str:
-        return f"Interactions({len(self):,} of {self.n_users:,} users and {self.n_items:,} items)"
+        items = "private items" if self.catalogue.private else f"{self.n_items:,} items"
+        return f"Interactions({len(self):,} of {self.n_users:,} users and {items})"
 
     def __eq__(self, other: object) -> bool:
         """Same users, catalog, values, times and declared range; the source does not count."""
@@ -229,12 +243,14 @@ class Interactions(Declared):
         """Declare public inputs after reading.
 
         Args:
-            items: `discreet.observed_items_are_public`, or a catalog that has every item of the data.
+            items: `discreet.observed_items_are_public`, a catalog that has every item of the data, or "private".
             value_range: The lowest and highest possible value; values outside it are an error.
         """
         changed = self
         if items is observed_items_are_public:
             changed = replace(changed, catalogue=self.catalogue.of_origin(OBSERVED))
+        elif isinstance(items, str) and items == PRIVATE:
+            changed = replace(changed, catalogue=Catalogue(self.items, origin=PRIVATE))
         elif items is not None:
             changed = changed._on(Catalogue.read(items))
         if value_range is not None:
@@ -357,7 +373,8 @@ class Interactions(Declared):
         part = self.where(renumber[self.indices] >= 0)
         indices = renumber[part.indices].astype(smallest_unsigned(len(kept)))
         catalogue = self.catalogue.take(kept)
-        if catalogue.origin is not None and len(kept) < self.n_items:  # the privacy statement must say who chose them
+        declared = catalogue.origin is not None and not catalogue.private
+        if declared and len(kept) < self.n_items:  # the privacy statement must say who chose them
             catalogue = catalogue.of_origin(f"chosen by the owner from: {catalogue.origin}")
         return replace(part, catalogue=catalogue, indices=indices)
 
@@ -368,7 +385,7 @@ class Interactions(Declared):
 
     def rescale(self, low: float, high: float) -> Interactions:
         """Map the values linearly, so that the declared value range becomes (low, high)."""
-        self.require_public()
+        self.require_range()
         old_low, old_high = cast("tuple[float, float]", self.value_range)
         new_range = check_range((low, high))
         scaled = low + (self.values.astype(np.float64) - old_low) * ((high - low) / (old_high - old_low))
@@ -502,6 +519,7 @@ def write(ratings: Interactions, folder: Path) -> None:
         "value_range": ratings.value_range,
         "implicit": ratings.implicit,
         "origin": ratings.catalogue.origin,
+        "selection": None if ratings.catalogue.selection is None else ratings.catalogue.selection.json(),
         "report": asdict(ratings.report),
     }
     (folder / ABOUT).write_text(json.dumps(about, indent=2), encoding="utf-8")
@@ -509,11 +527,18 @@ def write(ratings: Interactions, folder: Path) -> None:
 
 def _loaded(home: Path, about: dict[str, Any]) -> dict[str, Any]:
     """The arguments of Interactions, as written by `write`. Arrays are mapped, except empty ones."""
+    selection = None
+    if about.get("selection") is not None:
+        from discreet.privacy.statement import Statement
+
+        selection = Statement.parse(about["selection"])
     files = {name: home / f"{name}.npy" for name in ARRAYS if name != "times" or (home / "times.npy").exists()}
     users, items, time = (feather.read_table(str(home / f"{name}.arrow")) for name in ("users", "items", "time"))
     return {
         "users": Ids(users["user"]),
-        "catalogue": Catalogue(items["item"], items.drop_columns(["item"]), origin=about["origin"]),
+        "catalogue": Catalogue(
+            items["item"], items.drop_columns(["item"]), origin=about["origin"], selection=selection
+        ),
         "value_range": None if about["value_range"] is None else tuple(about["value_range"]),
         "implicit": about["implicit"],
         "report": Report(**{**about["report"], "guessed": tuple(about["report"]["guessed"])}),

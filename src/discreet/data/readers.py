@@ -22,7 +22,7 @@ from pyarrow import json as arrow_json
 
 from discreet.data import interactions, sources, sql, texts
 from discreet.data.assembly import Assembler, Rows, in_memory
-from discreet.data.catalogue import OBSERVED, Catalogue, Ids, numpy_of, observed_items_are_public, plain, typed
+from discreet.data.catalogue import OBSERVED, PRIVATE, Catalogue, Ids, numpy_of, observed_items_are_public, plain, typed
 from discreet.data.interactions import Allocate, Interactions, Report, check_range, inner_range
 from discreet.data.progress import Bar
 from discreet.data.sources import CERTAIN, GUESS, Columns, Guess, Table, Wanted, choose, found_files, guess, shown
@@ -116,7 +116,9 @@ def read(
             pair occurs, pass on_duplicate="sum" with a `value_range` for the counts.
         time: The column of the time; by default one with a usual name. None: ignore times.
         items: The catalog, a public input: ids, or a data frame, file or SELECT with titles and other columns,
-            or `discreet.observed_items_are_public`. Without it no private model can be fitted.
+            or `discreet.observed_items_are_public`. Or "private": which items exist is private, and a private model
+            spends part of its budget on choosing some (`discreet.select_items`). Without any of these no private model
+            can be fitted.
         value_range: The lowest and highest possible value, a public input. Without it no private model can be
             fitted.
         connection: Where a SELECT runs: a SQLAlchemy URL, engine or connection (PostgreSQL, SQLite, ...), a
@@ -171,7 +173,7 @@ def read(
         raise DataError("engine: 'local' or 'spark' is needed; partitions= is only for engine='spark'")
     with closing(open_table(source, connection, separator)) as table:
         recipe, declared = recipe_for(table.names), items
-        if items is not None and items is not observed_items_are_public:
+        if items is not None and items is not observed_items_are_public and not _is_private(items):
             where = connection if isinstance(items, str) and SELECT.match(items) else None
             declared = Catalogue.read(items, item=recipe.columns.item, connection=where)
             recipe = replace(recipe, items=declared.ids)
@@ -181,6 +183,11 @@ def read(
             built = _interactions(table, recipe, declared, interactions.arrays_in(folder))
             interactions.write(built, folder)
     return Interactions.from_disk(cache)
+
+
+def _is_private(items: Any) -> bool:
+    """Whether this is how a user says that which items exist is private."""
+    return isinstance(items, str) and items == PRIVATE
 
 
 def open_table(source: Any, connection: Any = None, separator: str | None = None) -> Table:
@@ -221,7 +228,7 @@ def _from_object(source: Any) -> Table:
 
 
 def _interactions(
-    table: Table, recipe: Recipe, items: Catalogue | ObservedItems | None, allocate: Allocate
+    table: Table, recipe: Recipe, items: Catalogue | ObservedItems | str | None, allocate: Allocate
 ) -> Interactions:
     """Stream the table through the cleaner into compressed rows."""
     hint = NO_HEADER if table.names is None else ""
@@ -235,7 +242,8 @@ def _interactions(
                 assembler.add(*cells)
             bar.advance(batch.num_rows)
     rows = assembler.finish(recipe.items, recipe.on_duplicate, is_query=table.is_query)
-    observed = Catalogue(rows.items, origin=None if items is None else OBSERVED)
+    origin = PRIVATE if _is_private(items) else None if items is None else OBSERVED
+    observed = Catalogue(rows.items, origin=origin)
     ratings = cleaner.finish(rows, items if isinstance(items, Catalogue) else observed)
     counts = replace(cleaner.counts, kept=len(rows.indices))
     recipe.require(counts, table.what, hint, f", for instance {rows.example!r}")

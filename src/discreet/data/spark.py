@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from discreet.data.assembly import Assembler, blocks
-from discreet.data.catalogue import OBSERVED, Catalogue, Ids, ObservedItems, sorted_order
+from discreet.data.catalogue import OBSERVED, PRIVATE, Catalogue, Ids, ObservedItems, sorted_order
 from discreet.data.interactions import Declared, Interactions, Report, is_spark
 from discreet.data.readers import Cleaner, Counts, Recipe
 from discreet.data.sources import Columns, Wanted, format_of, require_names, sliced
@@ -333,6 +333,11 @@ def _catalogue(frame: Any, columns: Columns, items: Any, written: bool) -> Catal
     """The declared items; or those observed, if the owner says that they are public."""
     if items is None:
         Catalogue([], origin=None).require_public()  # which raises
+    if isinstance(items, str) and items == PRIVATE:
+        raise DataError(
+            "items: a private choice of items is made in the memory of one machine; give a catalog, or choose items "
+            "there first (discreet.select_items) and give the catalog of the result"
+        )
     if not isinstance(items, ObservedItems):
         return Catalogue.read(items, item=columns.item)
     name = columns.item

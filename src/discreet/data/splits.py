@@ -6,8 +6,9 @@ that row u of one part and row u of another are the same person. Where users are
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.typing import Array
 
-__all__ = ["HeldOutUsers", "Parts", "QueryTarget", "by_time", "held_out_users", "holdout", "leave_k_out"]
+__all__ = ["HeldOutUsers", "Parts", "QueryTarget", "by_time", "held_out_users", "holdout", "kfold", "leave_k_out"]
 
 TRAIN, VALID, TEST = 0, 1, 2
 
@@ -45,10 +46,19 @@ class HeldOutUsers(NamedTuple):
     test: QueryTarget
 
 
-def holdout(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, random_state: int | None = 0) -> Parts:
-    """Divide the interactions at random: a fraction `valid`, a fraction `test`, and the rest to train on.
+def holdout(
+    ratings: Interactions,
+    *,
+    by: Literal["random", "time"] = "random",
+    valid: float = 0.0,
+    test: float = 0.1,
+    random_state: int | None = 0,
+) -> Parts:
+    """Divide the interactions: a fraction `valid`, a fraction `test`, and the rest to train on.
 
-    Every division into parts of these sizes is equally likely.
+    At random, every division into parts of these sizes is equally likely; a model then learns from a user's future, and
+    from what others did later. By time, one moment divides everyone's interactions, as for a model that is used after
+    it was trained (`by_time`).
 
     Example:
         >>> import discreet
@@ -59,18 +69,42 @@ def holdout(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, ran
 
     Args:
         ratings: The table.
+        by: "random", or "time" to test on the latest interactions, and validate on those before.
         valid: The fraction of interactions for validation.
         test: The fraction of interactions for the test.
-        random_state: Seed; None for a different division each time.
+        random_state: Seed of by="random"; None for a different division each time.
 
     Returns:
         `(train, valid, test)`; `valid` is empty unless asked for.
     """
+    if by == "time":
+        return by_time(ratings, valid=valid, test=test)
+    if by != "random":
+        raise DataError(f"by: 'random' or 'time' is needed, not {by!r}")
     n_valid, n_test = _sizes(len(ratings), valid, test)
     labels = np.zeros(len(ratings), dtype=np.uint8)
     labels[:n_valid], labels[n_valid : n_valid + n_test] = VALID, TEST
     np.random.default_rng(random_state).shuffle(labels)
     return _parts(ratings, labels)
+
+
+def kfold(ratings: Interactions, k: int = 5, *, random_state: int | None = 0) -> Iterator[Parts]:
+    """Divide the interactions at random into `k` folds, each of which is the test of one division.
+
+    Args:
+        ratings: The table.
+        k: How many folds, at least 2.
+        random_state: Seed; None for a different division each time.
+
+    Returns:
+        `(train, valid, test)`, k times; `valid` is empty. Over all of them, each interaction is in one test.
+    """
+    _require_whole(k=k)
+    if not 2 <= k <= max(len(ratings), 2):
+        raise DataError(f"k: at least 2 folds, and at most one for each interaction, are needed, not {k}")
+    fold = np.arange(len(ratings)) % k
+    np.random.default_rng(random_state).shuffle(fold)
+    return (_parts(ratings, np.where(fold == one, TEST, TRAIN).astype(np.uint8)) for one in range(k))
 
 
 def leave_k_out(
@@ -110,7 +144,10 @@ def leave_k_out(
 
 
 def by_time(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, at: Any = None) -> Parts:
-    """Divide by time: train on the past, test on the future.
+    """Divide by time: train on the past, test on the future. One moment divides the interactions of all users.
+
+    So nothing that happened after that moment is learned from. A user whose first interaction is later has an empty
+    history, and the model knows nothing about an item that is first chosen later, as it would be in use.
 
     Args:
         ratings: The table, with times.
@@ -216,7 +253,9 @@ def _parts(ratings: Interactions, labels: NDArray[np.uint8]) -> Parts:
 
 def _times(ratings: Interactions) -> Array:
     if ratings.times is None:
-        raise DataError("ratings: the table has no times; read it with time=, or divide it at random")
+        raise DataError(
+            "ratings: the table has no times; name their column (time=) when it is read, or divide it at random"
+        )
     return ratings.times
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from discreet import kernels
 from discreet.data.interactions import Interactions
 from discreet.kernels import each_block, n_threads, over_blocks
 from discreet.privacy.releaser import Encoded
@@ -27,7 +28,7 @@ PART = 1 << 17  # interactions: enough to make the Python overhead of a batch sm
 MOST_USERS = 1 << 16
 DENSE_CELLS = 1 << 21  # entries of users' dense rows
 CACHED_CELLS = 1 << 19  # entries that a cache holds, and for which memory is used again
-LEAST = 1 << 15  # interactions of the last batches, and so that all threads end together
+LEAST = 1 << 16  # interactions of the last batches, and so that all threads end together
 GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
 SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
 
@@ -162,4 +163,4 @@ def dense_users(n: int) -> int:
 
 def equal_weights(part: UserBatch) -> Array:
     """Equal weights for each user's items, with an L2 norm of 1."""
-    return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners]
+    return kernels.unit_rows(np.ones(len(part.indices)), part.indptr)

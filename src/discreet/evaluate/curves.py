@@ -1,48 +1,38 @@
-"""Privacy against accuracy: `discreet.evaluate.tradeoff(...)` fits models at several epsilons.
-
-Each run is a row of a DuckDB file, committed before the next run begins. Its key is a digest of everything the result
-depends on (class and parameters of the model, training and test data, metrics, version). So a call that was killed
-continues where it stopped, and a changed question never gets an old answer.
-"""
+"""Privacy against accuracy: `discreet.evaluate.tradeoff(...)` fits models at several epsilons."""
 
 from __future__ import annotations
 
 import html
 import inspect
 import io
-import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from os import PathLike
-from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
-import numpy as np
 from sklearn.base import clone
 
 from discreet.data import Interactions, splits
-from discreet.data.catalogue import Catalogue, catalogue_sha256, sha256_of, to_library
+from discreet.data.catalogue import to_library
 from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra, PrivacyError
-from discreet.evaluate.metrics import Metric, parse
+from discreet.evaluate.metrics import Metric, best_models, parse
 from discreet.evaluate.result import ON_PLOTS, html_table, new_axes, number, paragraphs
 from discreet.evaluate.run import evaluate, pair
+from discreet.evaluate.runs import Question, Run, Store, context_of
 from discreet.models.als import ALS
 from discreet.models.base import Model
-from discreet.models.baselines import MeanRating, Popularity
+from discreet.models.baselines import DPMeanRating, DPPopularity, MeanRating, Popularity
 from discreet.models.recommender import Recommender
 from discreet.privacy import Ledger
 from discreet.privacy.noise import InsecureSeededNoise
 from discreet.privacy.statement import CSS as STATEMENT_CSS
-from discreet.privacy.statement import Statement, article
-from discreet.privacy.store import canonical
+from discreet.privacy.statement import article
 from discreet.recommend.results import aligned
 from discreet.validation import positive, probability, whole
-from discreet.version import __version__
 
 Kind: TypeAlias = Model | Recommender | type[Model] | type[Recommender]
 
@@ -54,7 +44,6 @@ OWNER = (
     "if a model or an epsilon is chosen by them."
 )
 TOLERABLE = 0.05  # a recommended epsilon loses at most this fraction to the best model without privacy
-COLUMNS = ("key", "repeat", "model", "epsilon", "parameters", "metrics", "certificate")
 COLORS = ("#2f6f6d", "#b3541e", "#5b4b8a", "#7a6a1c", "#8a2f55", "#33639b")
 STYLES = ("--", ":", "-.")
 CSS = """
@@ -77,12 +66,13 @@ def tradeoff(
     baselines: Mapping[str, Model] | None = None,
     relevant: float | None = None,
     threshold: float | None = None,
+    by: Literal["random", "time"] = "random",
     test: float = 0.1,
     random_state: int = 0,
     results: str | PathLike[str] | None = None,
     insecure_seed: int | None = None,
 ) -> Tradeoff:
-    """Measure models at several epsilons, over several draws of the noise, next to baselines without privacy.
+    """Measure models at several epsilons, over several draws of the noise, next to baselines with and without privacy.
 
     Every (model, epsilon, repeat) is fitted with its own noise and measured on the same test data. The numbers are
     exact, about private users, and for the owner's eyes only. The fits are not charged to any ledger, because they are
@@ -91,18 +81,20 @@ def tradeoff(
     Args:
         models: Private models, whose epsilon is replaced: one, a list, or a mapping from names to models. Each is an
             instance, or a class (which needs `delta`). A model without an epsilon is fitted once and drawn as a line.
-        data: Interactions, part of which is held out at random; or a pair (train, test).
+        data: Interactions, part of which is held out; or a pair (train, test).
         epsilons: The budgets.
         repeats: The number of draws of the noise at each epsilon.
         delta: The delta of all private models; by default each one keeps its own.
         metrics: For instance ["rmse", "recall@20"]; by default rmse, or recall@20 and ndcg@100 without values. The
             recommendation uses the first one.
-        baselines: Names and models that are not private, drawn as lines; by default `ALS` and a baseline that needs no
-            training: each user's own mean (for lists: the most popular items).
+        baselines: Names and models: private ones are fitted at the same epsilons, others are drawn as lines. By default
+            `DPMeanRating` (for lists: `DPPopularity`), unless a model protects less than users, and, without privacy,
+            `ALS` and each user's own mean (for lists: the most popular items).
         relevant: As for `discreet.evaluate`.
         threshold: As for `discreet.evaluate`.
-        test: The share of the interactions to hold out, unless `data` is a pair.
-        random_state: The seed of that split, which is public.
+        by: Whether "random" interactions are held out or, by "time", the latest, unless `data` is a pair.
+        test: The share of the interactions to hold out.
+        random_state: The seed of a random split, which is public.
         results: A DuckDB file for the runs. Runs that it already has are not repeated, so a killed call continues where
             it stopped. By default results are kept in memory.
         insecure_seed: For tests: repeatable noise. The models then say NOT PRIVATE.
@@ -112,22 +104,24 @@ def tradeoff(
         `sentence` and `html`.
     """
     seed = whole("random_state", random_state, 0)
-    train, held_out = pair(data, "test", lambda table: splits.holdout(table, test=test, random_state=seed)[::2])
+    train, held_out = pair(data, "test", lambda table: splits.holdout(table, by=by, test=test, random_state=seed)[::2])
     asked = parse((IMPLICIT if train.implicit else EXPLICIT) if metrics is None else metrics)
     budgets = _budgets(epsilons)
     repeats = whole("repeats", repeats, 1)
     contenders = _named(models, train, delta)
-    lines = _usual(asked) if baselines is None else dict(baselines)
+    lines = _usual(asked, contenders.values()) if baselines is None else dict(baselines)
+    if baselines is None:  # whoever is a contender is no baseline
+        lines = {name: model for name, model in lines.items() if name not in contenders}
     if twice := set(lines) & set(contenders):
         raise DataError(f"baselines: {', '.join(sorted(twice))} is among the models too; give it another name")
     options: dict[str, Any] = {"relevant": relevant, "threshold": threshold}
     context = context_of(train, held_out, {**options, "insecure_seed": insecure_seed})
     questions = []
     for name, model in {**contenders, **lines}.items():
-        varied = name in contenders and _is_private(model)
+        varied = _is_private(model)
         for epsilon in budgets if varied else [None]:
             wanted = _checked(model, epsilon, train.n_items)
-            measured = tuple(str(m) for m in asked if m.is_ranking or not isinstance(model, Popularity))
+            measured = tuple(str(m) for m in asked if _gives(model, m))
             times = range(repeats if varied else 1)
             questions += [Question(name, wanted, epsilon, repeat, measured, context) for repeat in times]
     runs = []
@@ -136,7 +130,13 @@ def tradeoff(
             runs.append(store.run(question, partial(_measured, question, train, held_out, options, insecure_seed)))
             bar.advance(1, question.name if question.epsilon is None else f"{question.name}, {question.epsilon:g}")
     free = POPULAR if asked[0].is_ranking else OWN_MEAN
-    return Tradeoff(runs, metrics=[str(m) for m in asked], repeats=repeats, free=free if free in lines else None)
+    return Tradeoff(
+        runs,
+        metrics=[str(m) for m in asked],
+        repeats=repeats,
+        free=free if free in lines else None,
+        baselines=[name for name, model in lines.items() if _is_private(model)],
+    )
 
 
 def _measured(
@@ -205,122 +205,27 @@ def _is_private(model: Model) -> bool:
     return "epsilon" in model.get_params(deep=False)
 
 
-def _usual(metrics: Sequence[Metric]) -> dict[str, Model]:
+def _gives(model: Model, metric: Metric) -> bool:
+    """Whether a metric says something about a model: popularity predicts no ratings, and item means are no lists."""
+    if isinstance(model, DPMeanRating):
+        return not metric.is_ranking
+    return metric.is_ranking or not isinstance(model, Popularity | DPPopularity)
+
+
+def _usual(metrics: Sequence[Metric], contenders: Iterable[Model]) -> dict[str, Model]:
     """The default baselines."""
-    lines: dict[str, Model] = {TWIN: ALS()}
+    lines: dict[str, Model] = {}
+    private: list[Any] = [model for model in contenders if _is_private(model)]
+    if all(model.unit == "user" and model.delta is not None for model in private):
+        budget = {name: getattr(private[0], name) for name in ("epsilon", "delta", "adjacency")}
+        made = DPMeanRating(**budget), DPPopularity(**budget)
+        lines = {type(one).__name__: one for one in made if any(_gives(one, metric) for metric in metrics)}
+    lines[TWIN] = ALS()
     if any(not metric.is_ranking for metric in metrics):
         lines[OWN_MEAN] = MeanRating("user")
     if any(metric.is_ranking for metric in metrics):
         lines[POPULAR] = Popularity()
     return lines
-
-
-# -- the runs
-
-
-@dataclass(frozen=True)
-class Run:
-    """One fit and its exact scores on the test data."""
-
-    model: str  # the name that the caller gave it
-    epsilon: float | None  # None for a model that is not private
-    repeat: int  # the number of the noise draw, from 0
-    metrics: dict[str, float]
-    certificate: dict[str, Any]
-
-    @property
-    def title(self) -> str:
-        """The model and its epsilon."""
-        return self.model if self.epsilon is None else f"{self.model}, epsilon {self.epsilon:g}"
-
-    @property
-    def statement(self) -> Statement:
-        """The privacy statement of this fit, checked."""
-        return Statement.parse(json.dumps(self.certificate))
-
-
-@dataclass(frozen=True)
-class Question:
-    """A run to make: an unfitted model, and the number of the noise draw."""
-
-    name: str
-    model: Model
-    epsilon: float | None
-    repeat: int
-    metrics: tuple[str, ...]
-    context: str
-
-    @property
-    def parameters(self) -> str:
-        """The parameters that the result depends on, as JSON: all but the number of threads."""
-        given = self.model.get_params(deep=False)
-        return json.dumps({k: v for k, v in given.items() if k != "n_jobs"}, sort_keys=True, default=repr)
-
-    @property
-    def key(self) -> str:
-        """A digest of everything that the result depends on, except the noise."""
-        about = [__version__, type(self.model).__qualname__, self.parameters, list(self.metrics), self.context]
-        return sha256_of(canonical({"about": about}).encode())
-
-
-def context_of(train: Interactions, test: Interactions, options: dict[str, Any]) -> str:
-    """A digest of the data and the options. It is as private as the data, and stays in the owner's file."""
-    about = [
-        [
-            part.value_range,
-            part.implicit,
-            catalogue_sha256(part.catalogue),
-            catalogue_sha256(Catalogue(part.users)),  # test users are matched with their histories by their ids
-            sha256_of(*(np.ascontiguousarray(array) for array in (part.indptr, part.indices, part.values))),
-        ]
-        for part in (train, test)
-    ]
-    return sha256_of(canonical({"options": options, "data": about}).encode())
-
-
-class Store:
-    """The rows, in a DuckDB file that one process at a time can open, or in memory."""
-
-    def __init__(self, path: str | PathLike[str] | None) -> None:
-        import duckdb
-
-        file = None if path is None else Path(path)
-        if file is not None and file.exists():  # DuckDB also opens tables in other formats, to read them
-            head = file.read_bytes()[:12] if file.is_file() else b"a folder"
-            if head and head[8:] != b"DUCK":
-                raise DataError(f"results: {str(file)!r} exists and is not a DuckDB file; give another name")
-        try:
-            self._rows = duckdb.connect(":memory:" if file is None else str(file))
-            kinds = {"repeat": "INTEGER", "epsilon": "DOUBLE"}
-            columns = ", ".join(f"{name} {kinds.get(name, 'VARCHAR')}" for name in COLUMNS)
-            self._rows.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (key, repeat))")
-            found = tuple(row[0] for row in self._rows.execute("DESCRIBE runs").fetchall())
-        except duckdb.Error as error:
-            reason = str(error).splitlines()[0]
-            raise DataError(
-                f"results: {str(file)!r} cannot be opened as a DuckDB file ({reason}); if another run is using it, "
-                "wait until it has finished, or give another name"
-            ) from None
-        if found != COLUMNS:
-            self._rows.close()
-            raise DataError(f"results: {str(file)!r} has a table 'runs' that is not of a trade-off; give another name")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._rows.close()
-
-    def run(self, question: Question, measured: Callable[[], tuple[dict[str, float], dict[str, Any]]]) -> Run:
-        """The run from the file, or made now; it is on disk when this returns."""
-        key, q = question.key, question
-        found = self._rows.execute(
-            "SELECT metrics, certificate FROM runs WHERE key = ? AND repeat = ?", [key, q.repeat]
-        ).fetchone()
-        if found is not None:
-            return Run(q.name, q.epsilon, q.repeat, json.loads(found[0]), json.loads(found[1]))
-        metrics, certificate = measured()
-        row = [key, q.repeat, q.name, q.epsilon, q.parameters, json.dumps(metrics), json.dumps(certificate)]
-        self._rows.execute(f"INSERT INTO runs VALUES ({', '.join('?' * len(COLUMNS))})", row)
-        return Run(q.name, q.epsilon, q.repeat, metrics, certificate)
 
 
 # -- the result
@@ -348,11 +253,20 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         metrics: The metrics. The recommendation uses the first one.
         repeats: The number of draws of the noise at each epsilon.
         free: The baseline that needs nobody else's data, so every private model must beat it; None if it is missing.
+        baselines: Which of the private models are baselines.
     """
 
-    def __init__(self, runs: Sequence[Run], *, metrics: Sequence[str], repeats: int, free: str | None) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        *,
+        metrics: Sequence[str],
+        repeats: int,
+        free: str | None,
+        baselines: Sequence[str] = (),
+    ) -> None:
         self.runs = tuple(runs)
-        self.metrics, self.repeats, self.free = tuple(metrics), repeats, free
+        self.metrics, self.repeats, self.free, self.baselines = tuple(metrics), repeats, free, tuple(baselines)
         self.lines = {run.model: dict(run.metrics) for run in runs if run.epsilon is None}
         self._values: dict[tuple[str, float, str], list[float]] = {}
         for run in runs:
@@ -434,6 +348,8 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         bar = f"{self.free} ({metric} {number(self.lines[self.free][metric])})"
         sentences = []
         for model, curve in self.items():
+            if model in self.baselines or metric not in next(iter(curve.values())):
+                continue
             smallest = self.beats_free(model, metric)
             if smallest is None:
                 sentences.append(
@@ -449,6 +365,22 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
                 )
         return sentences
 
+    def conclusions(self) -> list[str]:
+        """All sentences: the recommendation, the advice, and what each model is worth."""
+        return [self.sentence(), *([self.advice()] if len(self) > 1 else []), *self.worth()]
+
+    def advice(self) -> str:
+        """Which private model to take at each epsilon: for lists, and for predicted ratings."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for epsilon in self._epsilons:
+            for use, model in best_models({name: curve.get(epsilon, {}) for name, curve in self.items()}):
+                found.setdefault(use, {}).setdefault(model, []).append(f"{epsilon:g}")
+        sentences = []
+        for use, best in found.items():
+            names = [f"{model} at epsilon {', '.join(at)}" for model, at in best.items()] if len(best) > 1 else best
+            sentences.append(f"For {use} take {' and '.join(names)}.")
+        return " ".join(sentences)
+
     # -- words
 
     def table(self, metric: str | None = None) -> list[list[str]]:
@@ -456,8 +388,9 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         metric = self._metric(metric)
         rows = [[metric, *(f"epsilon {epsilon:g}" for epsilon in self._epsilons)]]
         for model, curve in self.items():
-            cells = (str(self.spread(model, e, metric)) if metric in curve.get(e, {}) else "-" for e in self._epsilons)
-            rows.append([model, *cells])
+            cells = [str(self.spread(model, e, metric)) if metric in curve.get(e, {}) else "-" for e in self._epsilons]
+            if set(cells) != {"-"}:
+                rows.append([model, *cells])
         for name, values in self.lines.items():
             if metric in values:
                 rows.append([name, number(values[metric]), *[""] * (len(self._epsilons) - 1)])
@@ -475,12 +408,12 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         lines = [*self._notes(), ""]
         for metric in self.metrics:
             lines += [*aligned(self.table(metric)), ""]
-        return "\n".join([*lines, self.sentence(), *self.worth()])
+        return "\n".join([*lines, *self.conclusions()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        text = paragraphs([*self._notes(), self.sentence(), *self.worth()])
+        text = paragraphs([*self._notes(), *self.conclusions()])
         return text + "".join(html_table(self.table(metric)) for metric in self.metrics)
 
     # -- other forms
@@ -527,6 +460,8 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         ax = new_axes() if ax is None else ax
         for at, (model, curve) in enumerate(self.items()):
             epsilons = [epsilon for epsilon in sorted(curve) if metric in curve[epsilon]]
+            if not epsilons:
+                continue
             spreads = [self.spread(model, epsilon, metric) for epsilon in epsilons]
             reach = [s.mean - s.low for s in spreads], [s.high - s.mean for s in spreads]
             look = {"marker": "o", "markersize": 4, "capsize": 3, "color": COLORS[at % len(COLORS)]}
@@ -549,6 +484,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         """A report as one self-contained page: recommendation, plots, tables, statements of the models."""
         text = html.escape
         owner, *notes = self._notes()
+        sentence, *others = self.conclusions()
         plots = "".join(
             f'<h2>{text(metric)}</h2><figure class="plot">{self._svg(metric)}<figcaption>Bars reach from the lowest to '
             f'the highest of {self.repeats} runs.</figcaption></figure><div class="wide">'
@@ -564,7 +500,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
             f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
             f"<title>Privacy against accuracy</title><style>{STATEMENT_CSS}{CSS}</style><main>"
             f"<h1>Privacy against accuracy</h1>"
-            f'<p class="holds"><strong>{text(self.sentence())}</strong></p>{paragraphs(self.worth())}'
+            f'<p class="holds"><strong>{text(sentence)}</strong></p>{paragraphs(others)}'
             f'<p class="void">{text(owner)}</p>{paragraphs(notes)}{plots}'
             f"<h2>What each model promises</h2><p>The statement of the first run at each epsilon. It is about that run "
             f"alone, and none of these models is meant to be published.</p>{statements}</main></html>"

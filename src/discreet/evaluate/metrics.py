@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -187,7 +187,7 @@ class Metric:
 
     @property
     def has_buckets(self) -> bool:
-        """Whether it can be computed for the items in one popularity bucket."""
+        """Whether it can be computed for the items in one bucket."""
         return self.name in VALUE or self.name in ("recall", "plain_recall")
 
     def bound(self, max_error: float) -> float:
@@ -207,6 +207,18 @@ def parse(metrics: str | Iterable[str]) -> tuple[Metric, ...]:
     if not found or len(set(found)) < len(found):
         raise DataError("metrics: at least one is needed, and none of them twice")
     return tuple(found)
+
+
+def best_models(scores: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str]]:
+    """What models are for, "lists (recall@20)" and "ratings (rmse)", and the best of them by the first such metric."""
+    metrics, found = [Metric.parse(name) for name in dict.fromkeys(name for own in scores.values() for name in own)], []
+    for use, ranking in (("lists", True), ("ratings", False)):
+        metric = next((one for one in metrics if one.is_ranking == ranking), None)
+        if metric is not None:
+            known = {model: own[str(metric)] for model, own in scores.items() if str(metric) in own}
+            best = (min if metric.lower_is_better else max)(known, key=lambda model: known[model])
+            found.append((f"{use} ({metric})", best))
+    return found
 
 
 # -- what each user contributes
@@ -265,7 +277,7 @@ class Collected:
     The numerators of coverage are 0. `shown` has the items that were recommended, instead.
     """
 
-    n_users: int
+    lengths: Integers  # of these users' histories
     sums: dict[Key, Floats]
     shown: dict[Metric, Bools]
 
@@ -290,7 +302,7 @@ def collect(task: Task) -> Collected:
     asked, known = _users(task)
     keys = [key for metric in task.metrics for key in task.keys(metric)]
     shown = {m: np.zeros(len(task.model.items_), bool) for m in task.metrics if m.name == "coverage"}
-    found = Collected(len(asked), {key: np.zeros((2, len(asked))) for key in keys}, shown)
+    found = Collected(np.diff(task.history.indptr)[known], {key: np.zeros((2, len(asked))) for key in keys}, shown)
     # A private release asks for one user at a time: other libraries' models may answer differently in a batch.
     size = 1 if task.private else max(1, min(USERS, ENTRIES // max(task.depth, 1)))
     for start in range(0, len(asked), size):

@@ -81,7 +81,7 @@ def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confide
 
 def contributions(task: Task, collected: Collected) -> Floats:
     """Each user's values, from 0 to 1; NaN where they have none."""
-    values = np.full((collected.n_users, len(task.metrics)), np.nan)
+    values = np.full((len(collected.lengths), len(task.metrics)), np.nan)
     for column, metric in enumerate(task.metrics):
         above, below = collected.sums[metric, None]
         there = below > 0

@@ -36,11 +36,12 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Bucket:
-    """Items of similar popularity, and how well the model does on targets among them."""
+    """Items of similar popularity, or users with histories of similar length, and how well the model does for them."""
 
-    number: int  # 1 for the most popular items
-    items: int  # how many
-    share: float  # of all interactions of the table that popularity is counted in
+    number: int  # 1 for the most popular items, or the shortest histories
+    about: Mapping[
+        str, float
+    ]  # items and their share of all interactions; or users, and the lengths of their histories
     scores: Mapping[str, Score]
 
 
@@ -49,8 +50,9 @@ class Evaluation(dict[str, float]):
 
     Attributes:
         confidence: The level of the intervals, or None if there are none.
-        buckets: The same metrics by popularity of the target, if asked for; the most popular items first.
-        bucket_by: Whether buckets have equal numbers of "items" or of "interactions".
+        buckets: The same metrics by popularity of the target, the most popular items first; or by the length of users'
+            histories, the shortest first; if asked for.
+        bucket_by: "items", "interactions" or "history".
         guarantee_: What a private evaluation promises; None if the numbers are exact.
         noise_std_: The standard deviation of a private evaluation's noise on the sums over users; else None.
     """
@@ -110,14 +112,17 @@ class Evaluation(dict[str, float]):
         return [head, *([name, number(s.value), _interval(s), f"{s.users:,}"] for name, s in self.scores.items())]
 
     def _bucket_title(self) -> str:
+        if self.bucket_by == "history":
+            return "By the length of the history, in buckets of about equal numbers of users, the shortest first"
         return f"By popularity of the target, in buckets of equal numbers of {self.bucket_by}, the most popular first"
 
     def _bucket_rows(self) -> list[list[str]]:
-        names = list(self.buckets[0].scores)
-        rows = [["bucket", "items", "share", *(part for name in names for part in (name, "interval"))]]
+        first = self.buckets[0]
+        rows = [["bucket", *first.about, *(part for name in first.scores for part in (name, "interval"))]]
         for bucket in self.buckets:
+            about = (f"{value:.1%}" if isinstance(value, float) else f"{value:,}" for value in bucket.about.values())
             cells = [part for s in bucket.scores.values() for part in (number(s.value), _interval(s))]
-            rows.append([str(bucket.number), f"{bucket.items:,}", f"{bucket.share:.1%}", *cells])
+            rows.append([str(bucket.number), *about, *cells])
         return rows
 
     def __str__(self) -> str:
@@ -141,7 +146,7 @@ class Evaluation(dict[str, float]):
 
         Args:
             library: "pandas", "polars" or "pyarrow" (the default).
-            buckets: The table by popularity instead, with the columns bucket, items and share in front.
+            buckets: The table of buckets instead, with columns in front that say what is in them.
         """
         import pyarrow as pa
 
@@ -149,9 +154,9 @@ class Evaluation(dict[str, float]):
             return to_library(pa.table(_columns(list(self.scores.items()))), library)
         self._require_buckets()
         inside = [(bucket, item) for bucket in self.buckets for item in bucket.scores.items()]
-        front = {"bucket": [b.number for b, _ in inside], "items": [b.items for b, _ in inside]}
-        share = [b.share for b, _ in inside]
-        return to_library(pa.table({**front, "share": share, **_columns([item for _, item in inside])}), library)
+        front = {name: [bucket.about[name] for bucket, _ in inside] for name in self.buckets[0].about}
+        numbers = [bucket.number for bucket, _ in inside]
+        return to_library(pa.table({"bucket": numbers, **front, **_columns([item for _, item in inside])}), library)
 
     def plot(self, ax: Any = None, *, metrics: Sequence[str] | None = None, buckets: bool = False) -> Any:
         """Bars with error bars; or a curve over the buckets for each metric that has them.
@@ -159,7 +164,7 @@ class Evaluation(dict[str, float]):
         Args:
             ax: The matplotlib axes to draw on; new ones by default.
             metrics: Which metrics; by default all. Draw metrics of different scales separately.
-            buckets: Whether to draw the curves by popularity instead of the bars.
+            buckets: Whether to draw the curves over buckets instead of the bars.
 
         Returns:
             The axes.
@@ -199,7 +204,12 @@ class Evaluation(dict[str, float]):
             values = np.array([score.value for score in scores])  # NaN leaves a gap: no user has a target there
             ax.errorbar(at, values, yerr=_error_bars(scores), marker="o", capsize=3, label=name)
         ax.set_xticks(at)
-        ax.set_xlabel("popularity of the target: 1 is the most popular bucket")
+        by_history = self.bucket_by == "history"
+        ax.set_xlabel(
+            "length of the history: 1 is the shortest"
+            if by_history
+            else "popularity of the target: 1 is the most popular"
+        )
         ax.legend()
 
     def _require_buckets(self) -> None:

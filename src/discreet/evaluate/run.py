@@ -26,7 +26,7 @@ N_BOOT = 1000
 DRAWS = 4_000_000  # users drawn at once, over all resamples of a block
 PRIVATE_ONLY = "without private=True the numbers are exact, and it does nothing"
 EXACT_ONLY = {
-    "buckets": "items are sorted by exact counts, so one person can move them for everyone",
+    "buckets": "they are divided by exact counts, so one person can move them for everyone",
     "n_boot": "resampling needs every user's exact value, and the interval of a private number is about its noise",
     "popularity": "only novelty and buckets use it, and neither is available",
 }
@@ -43,7 +43,7 @@ def evaluate(
     exclude_seen: bool = True,
     popularity: Interactions | None = None,
     buckets: int | None = None,
-    bucket_by: Literal["items", "interactions"] = "items",
+    bucket_by: Literal["items", "interactions", "history"] = "items",
     confidence: float | None = 0.95,
     n_boot: int | None = None,
     random_state: int | None = 0,
@@ -86,8 +86,10 @@ def evaluate(
         threshold: Accuracy compares values with this. Needed unless the values are 0 and 1, or -1 and 1.
         exclude_seen: Whether lists leave out the items of the history. Then a target in the history is missed.
         popularity: Where the popularity of items is counted, for novelty and buckets; by default in `history`.
-        buckets: The number of buckets of items, by popularity, in which to measure rmse, mae, accuracy and recall too.
-        bucket_by: Whether buckets have equal numbers of "items" or of "interactions".
+        buckets: The number of buckets in which to measure too: of items by popularity (rmse, mae, accuracy and recall
+            of the targets among them), or of users by the length of their histories (all metrics but coverage).
+        bucket_by: Whether buckets have equal numbers of "items", of "interactions", or of users by "history". Users
+            with equally long histories are in the same bucket, so that there may be fewer.
         confidence: The level of the intervals; None for no intervals.
         n_boot: The number of resamples of users for the intervals; 1000 by default.
         random_state: The seed of the resamples.
@@ -129,15 +131,18 @@ def evaluate(
     if any(metric.name == "novelty" for metric in asked):
         share = np.maximum(counts(source, model.items_), 1)  # times the number of users
         task = replace(task, bits=np.log2(max(source.n_users, 1)) - np.log2(share))
-    if buckets is not None:
-        if not any(metric.has_buckets for metric in asked):
-            raise DataError("buckets: none of the metrics can be divided by item; rmse, mae, accuracy and recall@k can")
-        n_buckets = _count("buckets", buckets)
-        bucket_of = divided(counts(source, test.items), n_buckets, bucket_by)
-        task = replace(task, bucket_of=bucket_of, n_buckets=n_buckets)
-    scores = score(task, collect(task), level, _count("n_boot", N_BOOT if n_boot is None else n_boot), random_state)
+    n_buckets = 0 if buckets is None else _count("buckets", buckets)
+    by_history = bucket_by == "history"
+    task = task if by_history else _by_popularity(task, source, n_buckets, bucket_by)
+    collected = collect(task)
+    about = _by_history(collected, n_buckets) if by_history else _items_about(task, source)
+    scores = score(collected, level, _count("n_boot", N_BOOT if n_boot is None else n_boot), random_state)
     overall = {str(metric): scores[metric, None] for metric in asked}
-    return Evaluation(overall, confidence=level, buckets=_bucket_table(task, source, scores), bucket_by=bucket_by)
+    table = [
+        Bucket(b + 1, about[b], {str(metric): found for (metric, at), found in scores.items() if at == b})
+        for b in range(len(about))
+    ]
+    return Evaluation(overall, confidence=level, buckets=table, bucket_by=bucket_by)
 
 
 # -- checks of the arguments
@@ -214,8 +219,6 @@ def divided(per_item: Integers, n_buckets: int, by: str) -> Integers:
     - of "interactions", as nearly as whole items allow: an item is in the bucket that contains the middle of its
       stretch of the cumulative count. An item with more than its share of all interactions can leave a bucket empty.
     """
-    if by not in ("items", "interactions"):
-        raise DataError(f"bucket_by: must be 'items' or 'interactions', not {by!r}")
     if n_buckets > max(len(per_item), 1):
         raise DataError(f"buckets: {n_buckets} buckets cannot be made of {len(per_item)} items; ask for fewer")
     order = np.argsort(-per_item, kind="stable")
@@ -224,33 +227,59 @@ def divided(per_item: Integers, n_buckets: int, by: str) -> Integers:
         sizes = [len(part) for part in np.array_split(order, n_buckets)]
         bucket[order] = np.repeat(np.arange(n_buckets), sizes)
     else:
-        ends = np.cumsum(per_item[order])
-        middle = (ends - per_item[order] / 2) / max(int(per_item.sum()), 1)
-        bucket[order] = np.minimum(middle * n_buckets, n_buckets - 1).astype(np.int64)
+        bucket[order] = _even(per_item[order], n_buckets)
     return bucket
 
 
-def _bucket_table(task: Task, source: Interactions, scores: dict[Key, Score]) -> list[Bucket]:
-    """The contents of each bucket, and the model's scores there; empty without buckets."""
+def _even(sizes: Integers, n_buckets: int) -> Integers:
+    """The bucket of each of some stretches one after another: the one that contains its middle."""
+    middle = (np.cumsum(sizes) - sizes / 2) / max(int(sizes.sum()), 1)
+    return np.minimum(middle * n_buckets, n_buckets - 1).astype(np.int64)
+
+
+def _by_history(collected: Collected, n_buckets: int) -> list[dict[str, float]]:
+    """Divide users by the length of their histories, add their sums by bucket, and say what is in each."""
+    if not n_buckets:
+        return []
+    if all(metric in collected.shown for metric, _ in collected.sums):
+        raise DataError("buckets: coverage is about all lists, and has none; ask for another metric too")
+    lengths, at, users = np.unique(collected.lengths, return_inverse=True, return_counts=True)
+    used, of_length = np.unique(_even(users, n_buckets), return_inverse=True)
+    bucket = of_length[at]
+    for metric, _ in list(collected.sums):
+        if metric not in collected.shown:  # coverage is about all lists
+            sums = collected.sums[metric, None]
+            collected.sums |= {(metric, b): sums * (bucket == b) for b in range(len(used))}
+    inside = [(users[of_length == b], lengths[of_length == b]) for b in range(len(used))]
+    return [{"users": int(n.sum()), "shortest": int(some[0]), "longest": int(some[-1])} for n, some in inside]
+
+
+def _by_popularity(task: Task, source: Interactions, n_buckets: int, by: str) -> Task:
+    """With buckets of items, if there are any."""
+    if by not in ("items", "interactions"):
+        raise DataError(f"bucket_by: must be 'items', 'interactions' or 'history', not {by!r}")
+    if not n_buckets:
+        return task
+    if not any(metric.has_buckets for metric in task.metrics):
+        raise DataError("buckets: none of the metrics can be divided by item; rmse, mae, accuracy and recall@k can")
+    return replace(task, bucket_of=divided(counts(source, task.test.items), n_buckets, by), n_buckets=n_buckets)
+
+
+def _items_about(task: Task, source: Interactions) -> list[dict[str, float]]:
+    """What is in each bucket of items; empty without buckets."""
     if task.bucket_of is None:
         return []
     per_item = counts(source, task.test.items)
     items = np.bincount(task.bucket_of, minlength=task.n_buckets)
     share = np.bincount(task.bucket_of, per_item, minlength=task.n_buckets) / max(int(per_item.sum()), 1)
-    divided = [metric for metric in task.metrics if metric.has_buckets]
-    return [
-        Bucket(b + 1, int(items[b]), float(share[b]), {str(metric): scores[metric, b] for metric in divided})
-        for b in range(task.n_buckets)
-    ]
+    return [{"items": int(items[b]), "share": float(share[b])} for b in range(task.n_buckets)]
 
 
 # -- values and intervals
 
 
-def score(
-    task: Task, collected: Collected, confidence: float | None, n_boot: int, random_state: int | None
-) -> dict[Key, Score]:
-    """Values and intervals of every metric, over all items and in each bucket."""
+def score(collected: Collected, confidence: float | None, n_boot: int, random_state: int | None) -> dict[Key, Score]:
+    """Values and intervals of every metric, over all and in each bucket."""
     if not all(below.any() for (_, bucket), (_, below) in collected.sums.items() if bucket is None):
         raise DataError("test: no user has a target to evaluate on (with relevant=, none of at least that value)")
     users = {key: int((below > 0).sum()) for key, (_, below) in collected.sums.items()}

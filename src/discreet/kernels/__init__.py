@@ -16,16 +16,11 @@ import numpy as np
 
 from discreet.kernels import reference
 from discreet.kernels.library import (
-    INTEGER,
     PAD,
-    POINTER,
-    REAL,
     Struct,
-    address,
     aligned,
     blas_libraries,
     each_block,
-    exported,
     function,
     instruction_set,
     n_threads,
@@ -34,26 +29,13 @@ from discreet.kernels.library import (
 )
 from discreet.typing import Array
 
-__all__ = [
-    "Panels",
-    "Table",
+__all__ = [  # of the library
     "blas_libraries",
     "each_block",
     "instruction_set",
-    "item_step",
-    "leave_fold_out",
     "n_threads",
-    "normal_equations",
     "over_blocks",
-    "ridge",
-    "rising",
-    "row_sums",
-    "scatter",
-    "scatter_outer",
     "single_threaded_blas",
-    "solve",
-    "top_n",
-    "truncate",
 ]
 
 ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
@@ -61,6 +43,10 @@ ROWS = 1 << 12  # at most
 TOGETHER = 128  # users whose scores share what is in a cache
 INDICES = (np.uint8, np.uint16, np.uint32)  # types of item numbers that the kernels read
 OUTSIDE = "indptr, indices: every entry must have a value and a vector"
+RIDGE = (
+    *("indptr", "indices", "index_bytes", "values", "weights", "table", "base", "prior", "gram", "scale"),
+    *("offset_penalty", "prior_count", "k", "ld", "offsets", "vectors", "residuals"),
+)
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
 
@@ -111,16 +97,19 @@ def _blocks(indptr: Array) -> Iterator[tuple[int, int]]:
     return pairwise(np.unique(np.concatenate([ends, np.arange(0, n, ROWS), [0, n]])).tolist())
 
 
+def _below(indices: Array, first: int, last: int, size: int) -> None:
+    """Nothing outside of the arrays is ever read."""
+    if not function("below")(indices, indices.itemsize, first, last, size):
+        raise ValueError(OUTSIDE)
+
+
 def _run(rows: Struct, work: Callable[[int, int], Any], n_jobs: int | None) -> None:
-    """Work on blocks of rows. Nothing outside of the arrays is ever read."""
-    below = exported("below", (POINTER, *[INTEGER] * 4), INTEGER)
+    """Work on blocks of rows."""
     indptr, indices, size = rows["indptr"], rows["indices"], len(rows["table"])
 
     def checked(block: tuple[int, int]) -> None:
-        first, last = block
-        if not below(address(indices), indices.itemsize, int(indptr[first]), int(indptr[last]), size):
-            raise ValueError(OUTSIDE)
-        work(first, last)
+        _below(indices, int(indptr[block[0]]), int(indptr[block[1]]), size)
+        work(*block)
 
     each_block(checked, _blocks(indptr), n_jobs)
 
@@ -134,28 +123,33 @@ def _indices(indices: Array) -> Array:
     return np.ascontiguousarray(indices if indices.dtype in INDICES else indices.astype(np.uint32))
 
 
+def _ends(indptr: Array, *arrays: Array) -> Array:
+    """Where rows end in the arrays."""
+    ends = np.ascontiguousarray(indptr, np.int64)
+    if ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] > min(map(len, arrays)):
+        raise ValueError(OUTSIDE)
+    return ends
+
+
+def _entries(indptr: Array, indices: Array, size: int, *arrays: Array) -> tuple[Array, int, Array, int]:
+    """Rows as C takes them: item numbers, which are below `size`, and their bytes; where rows end, and how many."""
+    items, ends = _indices(indices), _ends(indptr, indices, *arrays)
+    _below(items, 0, len(items), size)
+    return items, items.itemsize, ends, len(ends) - 1
+
+
 def _rows(kind: Any, indptr: Array, indices: Array, values: Array, table: Table, **given: Any) -> Struct:
     """The C struct `Ridge`; what is not given is a null pointer."""
-    if indptr[0] < 0 or (np.diff(indptr) < 0).any() or indptr[-1] > min(len(indices), len(values)):
-        raise ValueError(OUTSIDE)
-    fields = {
-        "indptr": np.ascontiguousarray(indptr, np.int64),
+    fields = dict.fromkeys(RIDGE) | {
+        "indptr": _ends(indptr, indices, values),
         "indices": indices,
         "index_bytes": indices.itemsize,
         "values": np.ascontiguousarray(values, kind),
-        "weights": None,
         "table": table.padded,
-        "base": None,
-        "prior": None,
-        "gram": None,
-        "scale": None,
         "offset_penalty": -1.0,
         "prior_count": 0.0,
         "k": table.k,
         "ld": table.padded.shape[1],
-        "offsets": None,
-        "vectors": None,
-        "residuals": None,
     }
     return Struct(kind, **(fields | given))
 
@@ -227,66 +221,21 @@ def ridge(
         residuals=left,
     )
     call, failed = function("ridge", kind), np.zeros(n, np.uint8)
-    _run(struct, lambda first, last: call(struct, first, last, steps, address(failed)), n_jobs)
+    _run(struct, lambda first, last: call(struct, first, last, steps, failed), n_jobs)
     for i in np.flatnonzero(failed):
         own = slice(int(indptr[i]), int(indptr[i + 1]))
         at = indices[own]
         X, y = table.values[at], values[own] - (0 if base is None else base[at])
+        chosen, heavy = (None if prior is None else prior.values[at]), (None if weights is None else weights[own])
+        given: dict[str, Any] = {"prior_count": prior_count, "gram": gram, "offset_penalty": offset_penalty}
         with single_threaded_blas():
-            offsets[i], vectors.values[i] = reference.ridge_row(
-                X,
-                y,
-                float(scale[i]),
-                prior=None if prior is None else prior.values[at],
-                prior_count=prior_count,
-                gram=gram,
-                offset_penalty=offset_penalty,
-                weights=None if weights is None else weights[own],
-            )
+            row = reference.ridge_row(X, y, float(scale[i]), prior=chosen, weights=heavy, **given)
+        offsets[i], vectors.values[i] = row
         if left is not None:
             left[own] = y - offsets[i] - X @ vectors.values[i]
     if residuals is not None:
         residuals[:] = left
     return offsets, vectors
-
-
-def leave_fold_out(
-    indptr: Array,
-    indices: Array,
-    values: Array,
-    table: Table,
-    *,
-    prior: Table,
-    prior_count: float,
-    penalty: Array,
-    base: Array,
-    folds: int,
-    n_jobs: int | None = 1,
-) -> tuple[Array, Array]:
-    """For each row and fold the vector (rows, folds, k) that is fitted to the other folds; and residuals by entry.
-
-    Entry p of a row is in fold p % folds. A vector z minimizes |t - X z|^2 + (z - c)^T diag(penalty) (z - c): t is the
-    value minus the item's base, and c the mean of the priors of the items in the other folds and of `prior_count`
-    zeros. The residual t - x . z of an entry is that of its own fold's vector, which was not fitted to it. All
-    penalties are positive.
-    """
-    kind, n = table.padded.dtype, len(indptr) - 1
-    vectors, residuals = Table.empty(n * folds, table.k, kind), np.empty(len(values), kind)
-    struct = _rows(
-        kind,
-        indptr,
-        _indices(indices),
-        values,
-        table,
-        base=_contiguous(base, kind),
-        prior=prior.padded,
-        prior_count=float(prior_count),
-        vectors=vectors.padded,
-        residuals=residuals,
-    )
-    call, pull = function("leave_fold_out", kind), np.ascontiguousarray(penalty, kind)
-    _run(struct, lambda first, last: call(struct, address(pull), folds, first, last), n_jobs)
-    return vectors.values.reshape(n, folds, -1), residuals
 
 
 def item_step(
@@ -305,7 +254,12 @@ def item_step(
     clip: float,
     lift: float,
 ) -> tuple[Array, Array, Array]:
-    """What users contribute to an item step of DPALS, from their `leave_fold_out` regressions, in double precision.
+    """What users contribute to an item step of DPALS, in double precision, from regressions that leave out a fold.
+
+    Entry p of a row is in fold p % folds. The vector z of a fold is fitted to the others: it minimizes
+    |t - X z|^2 + (z - c)^T diag(penalty) (z - c), where t is the value minus the item's base, and c the mean of the
+    priors of the items in the other folds and of `prior_count` zeros. The residual t - x . z of an entry is that of its
+    own fold's vector. All penalties are positive.
 
     With A = (bias_weight, z without its first number) for the vector z of a fold, w_j = a_j scaled to length 1 over the
     row, and e_j the residual: x_j = w_j e_j |A| for the fold of each entry, scaled to the length `clip`, but by no more
@@ -324,19 +278,11 @@ def item_step(
         prior=prior.padded,
         prior_count=float(prior_count),
     )
-    step = Struct(
-        np.float64,
-        a=np.ascontiguousarray(a, np.float64),
-        bias_weight=float(bias_weight),
-        clip=float(clip),
-        lift=float(lift),
-        x=x,
-        directions=directions,
-        rows=gram_rows,
+    _below(rows["indices"], 0, len(indices), len(table.padded))
+    pull, a = np.ascontiguousarray(penalty, kind), np.ascontiguousarray(a, np.float64)
+    function("item_step", kind)(
+        rows, n, pull, folds, a, float(bias_weight), float(clip), float(lift), x, directions, gram_rows
     )
-    pull = np.ascontiguousarray(penalty, kind)
-    call = function("item_step", kind)
-    _run(rows, lambda first, last: call(rows, step, address(pull), folds, first, last), 1)
     return x, directions, gram_rows
 
 
@@ -348,8 +294,24 @@ def solve(A: Array, b: Array) -> tuple[Array, Array]:
     padded = aligned((n, ld, ld), kind)
     padded[:, :k, :k] = A
     failed = np.zeros(n, np.uint8)
-    function("systems", kind)(address(padded), address(x.padded), k, ld, 0, n, address(failed))
+    function("systems", kind)(padded, x.padded, k, ld, n, failed)
     return x.values.copy(), failed.astype(bool)
+
+
+def solve_square(A: Array, B: Array) -> Array:
+    """The solutions X of A[i] X = B[i], for A (n, k, k) and B (n, k, m), in double precision."""
+    both = np.concatenate([A, B], axis=2, dtype=np.float64)
+    if not function("eliminate", np.float64)(both, *both.shape):
+        raise np.linalg.LinAlgError("a system is singular")
+    return both[:, :, A.shape[2] :]
+
+
+def products(A: Array, B: Array) -> Array:
+    """A[i] B[i], for A (n, k, l) and B (n, l, m), in double precision."""
+    A, B = _as_read((A, np.float64), (B, np.float64))
+    out = np.empty((*A.shape[:2], B.shape[2]))
+    function("multiply", np.float64)(A, B, *A.shape, B.shape[2], out)
+    return out
 
 
 def normal_equations(
@@ -371,7 +333,7 @@ def normal_equations(
     table, owners = Table.of(vectors, np.float64), _indices(users)
     struct = _rows(np.float64, indptr, owners, targets, table, weights=_contiguous(weights, np.float64))
     call = function("equations", np.float64)
-    _run(struct, lambda first, last: call(struct, first, last, address(total)), n_jobs)
+    _run(struct, lambda first, last: call(struct, first, last, total), n_jobs)
 
 
 @dataclass(frozen=True)
@@ -477,8 +439,7 @@ def truncate(values: Array, indptr: Array, step: float, limit: float, largest: i
     """Ragged rows of float64 as integers, in units of `step`, of L2 norm at most `limit`; `largest` is its square."""
     values, indptr = _as_read((values, np.float64), (indptr, np.int64))
     out = np.empty(len(values), np.int64)
-    call = exported("truncate_rows", (POINTER, POINTER, INTEGER, INTEGER, REAL, REAL, INTEGER, POINTER))
-    call(address(values), address(indptr), 0, len(indptr) - 1, step, limit, largest, address(out))
+    function("truncate_rows")(values, indptr, 0, len(indptr) - 1, step, limit, largest, out)
     return out
 
 
@@ -487,10 +448,9 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
     if items.dtype not in INDICES and len(items) and not (items.min() >= 0 and items.max() < size):
         return False
     items, (indptr,) = _indices(items), _as_read((indptr, np.int64))
-    call = exported("rising_rows", (POINTER, INTEGER, POINTER, *[INTEGER] * 3), INTEGER)
 
     def check(block: tuple[int, int]) -> bool:
-        return bool(call(address(items), items.itemsize, address(indptr), *block, size))
+        return bool(function("rising_rows")(items, items.itemsize, indptr, *block, size))
 
     if n_threads(n_jobs) == 1:
         return check((0, len(indptr) - 1))
@@ -500,32 +460,61 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
 def scatter(items: Array, units: Array, total: Array) -> None:
     """Add integers to the total of their items."""
     _require_integers(total)
-    items, units = _as_read((items, np.uint32), (units, np.int64))
-    call = exported("scatter_units", (POINTER, POINTER, INTEGER, POINTER))
-    call(address(items), address(units), len(units), address(total))
+    scatter_outer(items, units, np.ones((1, 1), np.int64), np.array([0, len(units)]), total[:, None])
 
 
 def scatter_outer(items: Array, x: Array, vectors: Array, indptr: Array, total: Array) -> None:
     """Add x a^T to the rows of their items; entry p of a row has vector p modulo how many its row has."""
     _require_integers(total)
-    items, x, vectors = _as_read((items, np.uint32), (x, np.int64), (vectors, np.int64))
-    indptr = np.ascontiguousarray(indptr, np.int64)
-    rows = len(indptr) - 1
-    call = exported("scatter_outer", (*[POINTER] * 4, *[INTEGER] * 4, POINTER))
-    call(
-        *map(address, (items, x, vectors, indptr)),
-        0,
-        rows,
-        len(vectors) // max(rows, 1),
-        vectors.shape[1],
-        address(total),
-    )
+    items, (x, vectors, indptr) = _indices(items), _as_read((x, np.int64), (vectors, np.int64), (indptr, np.int64))
+    n, (many, k) = len(indptr) - 1, vectors.shape
+    function("scatter_outer")(items, items.itemsize, x, vectors, indptr, n, many // max(n, 1), k, total)
+
+
+def dense(items: Array, units: Array, indptr: Array, size: int) -> Array:
+    """Rows (rows, size) of float64 with the integers of each row at its items, added up where an item is twice."""
+    items, (units, indptr) = _indices(items), _as_read((units, np.int64), (indptr, np.int64))
+    out = np.zeros((len(indptr) - 1, size))
+    function("dense_rows")(items, items.itemsize, units, indptr, len(out), size, out)
+    return out
 
 
 def row_sums(entries: Array, indptr: Array) -> Array:
     """The sum of each row's entries, in their order."""
     given, ends = _as_read((entries, np.float64), (indptr, np.int64))
     out = np.empty(len(ends) - 1)
-    call = exported("sum_rows", (POINTER, POINTER, INTEGER, POINTER))
-    call(address(given), address(ends), len(out), address(out))
+    function("sum_rows")(given, ends, len(out), out)
+    return out
+
+
+# -- parts of what users contribute
+
+
+def unit_rows(entries: Array, indptr: Array) -> Array:
+    """Entries scaled to a length of 1 in each row, unless all of its entries are 0."""
+    given, ends = np.ascontiguousarray(entries, np.float64), _ends(indptr, entries)
+    out = np.empty(len(given))
+    function("unit_rows")(given, ends, len(ends) - 1, out)
+    return out
+
+
+def spread(numbers: Array, indptr: Array) -> Array:
+    """For each entry a number of its row: entry p of a row has number p modulo how many its row has."""
+    given, ends = _as_read((numbers, np.float64), (indptr, np.int64))
+    out, n = np.empty(int(ends[-1])), len(ends) - 1
+    function("spread_rows")(given, ends, n, len(given) // max(n, 1), out)
+    return out
+
+
+def other_folds(indptr: Array, indices: Array, entries: Array, loadings: Array, *, folds: int) -> Array:
+    """For each row and fold, the sum of entries times loadings over the other folds, (rows * folds, d).
+
+    Entry p of a row is in fold p % folds.
+    """
+    rows, given = (
+        _entries(indptr, indices, len(loadings), entries),
+        _as_read((entries, np.float64), (loadings, np.float64)),
+    )
+    out = np.empty(((len(indptr) - 1) * folds, loadings.shape[1]))
+    function("other_folds")(*rows, *given, loadings.shape[1], folds, out)
     return out

@@ -3,15 +3,7 @@
 // Compiled without contraction of products and sums (-ffp-contract=off), once for all instruction sets: a rounding that
 // differs from NumPy's would give other integers. Tests compare each function with its twin on hostile input.
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#if defined(_WIN32)
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
+#include "common.h"
 
 // Rows of values as integers on the grid, of L2 norm at most limit: lattice.truncate says how. `largest` is the floor of
 // limit squared. What is not finite counts as zero.
@@ -36,54 +28,50 @@ EXPORT void truncate_rows(const double *values, const int64_t *indptr, int64_t b
   }
 }
 
-// Whether all of some items are below size; and whether every row's items rise, too: then each of them counts once.
-#define ITEMS(type)                                                                                         \
-  static int64_t below_##type(const type *items, int64_t begin, int64_t end, int64_t size) {                \
-    type most = 0;                                                                                          \
-    for (int64_t e = begin; e < end; e++) most = items[e] > most ? items[e] : most;                         \
-    return begin >= end || most < size;                                                                     \
-  }                                                                                                         \
-  static int64_t rising_##type(const type *items, const int64_t *indptr, int64_t begin, int64_t end) {      \
-    for (int64_t i = begin; i < end; i++) {                                                                 \
-      int falls = 0;                                                                                        \
-      for (int64_t e = indptr[i] + 1; e < indptr[i + 1]; e++) falls |= items[e] <= items[e - 1];            \
-      if (falls) return 0;                                                                                  \
-    }                                                                                                       \
-    return 1;                                                                                               \
+// Whether all of some items are below size.
+#define MOST(type)                                                                             \
+  {                                                                                            \
+    type high = 0;                                                                             \
+    const type *own = items;                                                                   \
+    for (int64_t e = begin; e < end; e++) high = own[e] > high ? own[e] : high;                \
+    most = high;                                                                               \
   }
-ITEMS(uint8_t)
-ITEMS(uint16_t)
-ITEMS(uint32_t)
-
-// Items are of 1, 2 or 4 bytes.
-#define OF_ITEMS(name, ...)                            \
-  (bytes == 1 ? name##_uint8_t(items, __VA_ARGS__)    \
-   : bytes == 2 ? name##_uint16_t(items, __VA_ARGS__) \
-                : name##_uint32_t(items, __VA_ARGS__))
-
 EXPORT int64_t below(const void *items, int64_t bytes, int64_t begin, int64_t end, int64_t size) {
-  return OF_ITEMS(below, begin, end, size);
+  uint32_t most = 0;
+  if (bytes == 1) MOST(uint8_t)
+  else if (bytes == 2) MOST(uint16_t)
+  else MOST(uint32_t)
+  return begin >= end || most < size;
 }
 
-EXPORT int64_t rising_rows(const void *items, int64_t bytes, const int64_t *indptr, int64_t begin, int64_t end,
+// Whether every row's items rise, and are below size: then each of them counts once.
+EXPORT int64_t rising_rows(const void *data, int64_t bytes, const int64_t *indptr, int64_t begin, int64_t end,
                            int64_t size) {
-  return OF_ITEMS(below, indptr[begin], indptr[end], size) && OF_ITEMS(rising, indptr, begin, end);
-}
-
-// total[item] += units, of integers.
-EXPORT void scatter_units(const uint32_t *items, const int64_t *units, int64_t n, int64_t *total) {
-  for (int64_t e = 0; e < n; e++) total[items[e]] += units[e];
+  const Indices items = {data, bytes};
+  int falls = 0;
+  for (int64_t i = begin; i < end && !falls; i++) {
+    for (int64_t e = indptr[i] + 1; e < indptr[i + 1]; e++) falls |= item_at(items, e) <= item_at(items, e - 1);
+    falls |= indptr[i] < indptr[i + 1] && (int64_t)item_at(items, indptr[i + 1] - 1) >= size;
+  }
+  return !falls;
 }
 
 // total[item] (k) += x a, for the vector a of the entry: entry p of a row has its row's vector p % each.
-EXPORT void scatter_outer(const uint32_t *items, const int64_t *x, const int64_t *vectors, const int64_t *indptr,
-                          int64_t begin, int64_t end, int64_t each, int64_t k, int64_t *total) {
-  for (int64_t i = begin; i < end; i++)
+EXPORT void scatter_outer(const void *items, int64_t bytes, const int64_t *x, const int64_t *vectors,
+                          const int64_t *indptr, int64_t n, int64_t each, int64_t k, int64_t *total) {
+  for (int64_t i = 0; i < n; i++)
     for (int64_t e = indptr[i], at = 0; e < indptr[i + 1]; e++, at = at + 1 < each ? at + 1 : 0) {
       const int64_t *a = vectors + (i * each + at) * k;
-      int64_t *out = total + items[e] * k, own = x[e];
+      int64_t *out = total + item_at((Indices){items, bytes}, e) * k, own = x[e];
       for (int64_t j = 0; j < k; j++) out[j] += own * a[j];
     }
+}
+
+// Rows (n, size), which are 0 before, with the integers of each at its items.
+EXPORT void dense_rows(const void *items, int64_t bytes, const int64_t *units, const int64_t *indptr, int64_t n,
+                       int64_t size, double *out) {
+  for (int64_t i = 0; i < n; i++, out += size)
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[item_at((Indices){items, bytes}, e)] += (double)units[e];
 }
 
 // The sum of each row's entries, in their order.

@@ -3,18 +3,12 @@
 // This file is compiled once for each instruction set (-DSET=...), and `library.py` calls the functions of the best one
 // that the processor has. It must not be compiled with -ffast-math: sums are written in the order they are meant in.
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "common.h"
 
 #if defined(_WIN32)
 #include <malloc.h>
-#define EXPORT __declspec(dllexport)
 #define free _aligned_free
 #define aligned_alloc(alignment, size) _aligned_malloc(size, alignment)
-#else
-#define EXPORT __attribute__((visibility("default")))
 #endif
 
 #define JOIN_(a, b, c) a##_##b##_##c
@@ -35,20 +29,6 @@ enum {
   PART = 64,       // entries of a row that are gathered at a time: they stay in the first cache
   GRAM_PAYS = 32,  // columns up to which conjugate gradients multiply by Gram matrices
 };
-
-// Item numbers, of 1, 2 or 4 bytes without a sign.
-typedef struct {
-  const void *data;
-  int64_t bytes;
-} Indices;
-
-static inline size_t item_at(Indices indices, int64_t at) {
-  switch (indices.bytes) {
-    case 1: return ((const uint8_t *)indices.data)[at];
-    case 2: return ((const uint16_t *)indices.data)[at];
-    default: return ((const uint32_t *)indices.data)[at];
-  }
-}
 
 #define REAL float
 #define NAME(name) JOIN(name, f32, SET)

@@ -30,16 +30,6 @@ Result = TypeVar("Result")
 
 NAME = {"darwin": "kernels.dylib", "win32": "kernels.dll"}.get(sys.platform, "kernels.so")
 KINDS: dict[Any, Any] = {np.dtype(np.float32): ("f32", ctypes.c_float), np.dtype(np.float64): ("f64", ctypes.c_double)}
-POINTER, INTEGER, REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-SIGNATURES: dict[str, Any] = {  # what is returned, and what is taken
-    "ridge": (None, [POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
-    "leave_fold_out": (None, [POINTER, POINTER, INTEGER, INTEGER, INTEGER]),
-    "item_step": (None, [POINTER, POINTER, POINTER, INTEGER, INTEGER, INTEGER]),
-    "systems": (None, [POINTER, POINTER, INTEGER, INTEGER, INTEGER, INTEGER, POINTER]),
-    "equations": (None, [POINTER, INTEGER, INTEGER, POINTER]),
-    "top_n": (None, [POINTER, INTEGER, INTEGER]),
-    "panel": (INTEGER, []),
-}
 PAD = 16  # numbers that the rows of a table are a multiple of
 LINE = 64  # bytes of a cache line, and of the widest register
 
@@ -59,24 +49,34 @@ def instruction_set() -> str:
 
 
 @cache
-def function(name: str, dtype: Any) -> Any:
-    """A function of the library for numbers of a type. It returns nothing, or a 64-bit integer."""
-    found = getattr(_library(), f"{name}_{KINDS[np.dtype(dtype)][0]}_{instruction_set()}")
-    found.restype, found.argtypes = SIGNATURES[name]
-    return found
+def function(name: str, dtype: Any = None) -> Callable[..., int]:
+    """A function of the library: for numbers of a type, by the best instructions; without a type, one that is for all.
+
+    It takes arrays, structs, numbers, and None for no array, and returns a 64-bit integer, if it returns anything.
+    """
+    found = getattr(_library(), name if dtype is None else f"{name}_{KINDS[np.dtype(dtype)][0]}_{instruction_set()}")
+    found.restype = ctypes.c_int64
+    return lambda *given: found(*map(_argument, given))
+
+
+def _place(array: Array) -> int:
+    """Where an array begins."""
+    if not array.flags.c_contiguous:
+        raise ValueError("kernels take contiguous arrays")
+    return int(array.ctypes.data)
+
+
+def _argument(given: Any) -> Any:
+    if isinstance(given, np.ndarray):
+        return ctypes.c_void_p(_place(given))
+    if isinstance(given, float):
+        return ctypes.c_double(given)
+    return ctypes.c_int64(given) if isinstance(given, int) else given
 
 
 @cache
 def _layout(fields: tuple[tuple[str, Any], ...]) -> Any:
     return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
-
-
-@cache
-def exported(name: str, taken: tuple[Any, ...], returned: Any = None) -> Any:
-    """A function that is the same for all instruction sets."""
-    found = getattr(_library(), name)
-    found.argtypes, found.restype = taken, returned
-    return found
 
 
 class Struct:
@@ -86,20 +86,13 @@ class Struct:
         kinds = {float: KINDS[np.dtype(dtype)][1], int: ctypes.c_int64}
         layout = tuple((name, kinds.get(type(value), ctypes.c_void_p)) for name, value in fields.items())
         self._kept = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
-        if not all(value.flags.c_contiguous for value in self._kept.values()):
-            raise ValueError("kernels take contiguous arrays")
-        places = {name: value.ctypes.data for name, value in self._kept.items()}
+        places = {name: _place(value) for name, value in self._kept.items()}
         self._struct = _layout(layout)(**{**fields, **places})
         self._as_parameter_ = ctypes.byref(self._struct)
 
     def __getitem__(self, name: str) -> Array:
         """One of the arrays."""
         return self._kept[name]
-
-
-def address(array: Array) -> ctypes.c_void_p:
-    """Where an array begins."""
-    return ctypes.c_void_p(array.ctypes.data)
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:

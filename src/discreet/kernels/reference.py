@@ -65,6 +65,17 @@ def leave_fold_out_row(
     return vectors, y - np.einsum("ij,ij->i", X, vectors[fold])
 
 
+def unit_row(entries: Array) -> Array:
+    """Entries scaled to a length of 1, unless all are 0."""
+    return entries / (np.linalg.norm(entries) or 1)
+
+
+def other_folds_row(loadings: Array, entries: Array, folds: int) -> Array:
+    """The sums of entries times loadings over all folds but one, (folds, d)."""
+    fold = np.arange(len(entries)) % folds
+    return np.array([entries[fold != f] @ loadings[fold != f] for f in range(folds)])
+
+
 def top_n(scores: Array, n: int) -> tuple[Array, Array]:
     """Columns and scores of each row's n best, of equal ones the first first; -1 where no finite score is left."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :n]

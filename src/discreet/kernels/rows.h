@@ -75,7 +75,7 @@ static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
     if (i >= k) A[(size_t)i * ld + i] = 1;
     least[i] = rounding * A[(size_t)i * ld + i];
   }
-  for (int top = 0; top < ld; top += TILE) {
+  for (int top = 0; top < k; top += TILE) {
     for (int i = top; i < top + TILE; i++) {
       REAL *row = A + (size_t)i * ld;
       int from = i - i % WIDTH;
@@ -88,7 +88,7 @@ static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
       for (int j = from; j < ld; j += WIDTH) STORE(row + j, LOAD(row + j) * scale);
       for (int j = from; j < i; j++) row[j] = 0;
     }
-    NAME(add_products)(A + (size_t)top * ld, A + (size_t)top * ld, TILE, ld, top + TILE, 1, A);
+    if (top + TILE < k) NAME(add_products)(A + (size_t)top * ld, A + (size_t)top * ld, TILE, ld, top + TILE, 1, A);
   }
   for (int i = 0; i < k; i++) {  // where a vector begins before the diagonal, the factor has zeros
     const REAL *row = A + (size_t)i * ld;
@@ -404,62 +404,48 @@ static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds
 
 #define FOLD_OUT_MEMORY(folds, ld) ((size_t)((folds) + 2) * (ld) * (ld) + (2 * (folds) + 2 + PART) * (size_t)(ld))
 
-EXPORT void NAME(leave_fold_out)(const NAME(Ridge) * r, const REAL *penalty, int64_t folds, int64_t begin,
-                                 int64_t end) {
-  const int ld = (int)r->ld;
-  REAL *memory = MEMORY(REAL, FOLD_OUT_MEMORY(folds, ld));
-  for (int64_t i = begin; i < end; i++)
-    NAME(fold_out)(r, penalty, (int)folds, i, memory, r->vectors + (size_t)i * folds * ld, r->residuals + r->indptr[i]);
-  free(memory);
-}
-
-// What a user contributes to an item step of DPALS, in double precision: models/als/contributions.py has the formulas.
-typedef struct {
-  const double *a;                // by item: users weigh their items by a, scaled to length 1
-  double bias_weight, clip, lift;  // clip 0: x is not scaled
-  double *x, *directions, *rows;  // by entry; (users * folds, k); (users, folds * k)
-} NAME(Step);
-
-EXPORT void NAME(item_step)(const NAME(Ridge) * r, const NAME(Step) * s, const REAL *penalty, int64_t folds,
-                            int64_t begin, int64_t end) {
+// What n users contribute to an item step of DPALS, in double precision; models/als/contributions.py has the formulas.
+// Users weigh their items by a, scaled to length 1. With clip 0, x is not scaled. Results are x, by entry, directions
+// (n * folds, k) and rows (n, folds * k).
+EXPORT void NAME(item_step)(const NAME(Ridge) * r, int64_t n_rows, const REAL *penalty, int64_t folds, const double *a,
+                            double bias_weight, double clip, double lift, double *out, double *direction, double *row) {
   const int k = (int)r->k, ld = (int)r->ld;
   int64_t longest = 1;
-  for (int64_t i = begin; i < end; i++)
+  for (int64_t i = 0; i < n_rows; i++)
     if (r->indptr[i + 1] - r->indptr[i] > longest) longest = r->indptr[i + 1] - r->indptr[i];
   REAL *memory = MEMORY(REAL, FOLD_OUT_MEMORY(folds, ld) + folds * ld + longest);
   REAL *z = memory + FOLD_OUT_MEMORY(folds, ld), *left = z + folds * ld;
   double lengths[folds], shares[folds];
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = 0; i < n_rows; i++) {
     int64_t first = r->indptr[i], n = r->indptr[i + 1] - first;
-    double weight = 0, size = 0, scale = 1;
+    double weight = 0, size = 0, scale = 1, *x = out + first;
     NAME(fold_out)(r, penalty, (int)folds, i, memory, z, left);
     for (int64_t e = 0; e < n; e++) {
-      double own = s->a[item_at(r->indices, first + e)];
+      double own = a[item_at(r->indices, first + e)];
       weight += own * own;
     }
     weight = sqrt(weight);
     for (int f = 0; f < folds; f++) {
-      double squared = s->bias_weight * s->bias_weight;
+      double squared = bias_weight * bias_weight;
       for (int j = 1; j < k; j++) squared += (double)z[f * ld + j] * z[f * ld + j];
       lengths[f] = sqrt(squared), shares[f] = 0;
     }
     int fold = 0;
     for (int64_t e = 0; e < n; e++, fold = fold + 1 < folds ? fold + 1 : 0) {
-      double own = s->a[item_at(r->indices, first + e)] / weight, x = own * left[e] * lengths[fold];
+      double own = a[item_at(r->indices, first + e)] / weight;
       shares[fold] += own;
-      s->x[first + e] = x;
-      size += x * x;
+      x[e] = own * left[e] * lengths[fold];
+      size += x[e] * x[e];
     }
-    if (s->clip > 0) {
-      scale = s->clip / fmax(sqrt(size), 1e-12);
-      if (scale > s->lift) scale = s->lift;
-      for (int64_t e = 0; e < n; e++) s->x[first + e] *= scale;
+    if (clip > 0) {
+      scale = clip / fmax(sqrt(size), 1e-12);
+      if (scale > lift) scale = lift;
+      for (int64_t e = 0; e < n; e++) x[e] *= scale;
     }
-    for (int f = 0; f < folds; f++) {
-      double *direction = s->directions + (i * folds + f) * k, *row = s->rows + (i * folds + f) * k;
+    for (int f = 0; f < folds; f++, direction += k, row += k) {
       double root = sqrt(shares[f] * scale);
       for (int j = 0; j < k; j++) {
-        double own = j ? z[f * ld + j] : s->bias_weight;  // in place of the offset
+        double own = j ? z[f * ld + j] : bias_weight;  // in place of the offset
         direction[j] = own / lengths[f], row[j] = own * root;
       }
     }
@@ -467,10 +453,48 @@ EXPORT void NAME(item_step)(const NAME(Ridge) * r, const NAME(Step) * s, const R
   free(memory);
 }
 
-// Solve the systems begin to end of many: A (ld, ld) each, of which the first k rows and columns count.
-EXPORT void NAME(systems)(REAL *A, REAL *x, int64_t k, int64_t ld, int64_t begin, int64_t end, uint8_t *failed) {
-  for (int64_t i = begin; i < end; i++)
+// Solve n systems: A (ld, ld) each, of which the first k rows and columns count.
+EXPORT void NAME(systems)(REAL *A, REAL *x, int64_t k, int64_t ld, int64_t n, uint8_t *failed) {
+  for (int64_t i = 0; i < n; i++)
     failed[i] = NAME(solve)(A + (size_t)i * ld * ld, (int)k, (int)ld, EPSILON * k, x + (size_t)i * ld);
+}
+
+// Solve n systems A X = B, given as rows (A, B) of which the first k numbers are A's, by elimination with partial
+// pivoting; X overwrites B, and A is lost. Returns 0 if an A is singular.
+EXPORT int64_t NAME(eliminate)(REAL *rows, int64_t n, int64_t k, int64_t width) {
+  for (; n > 0; n--, rows += k * width) {
+    for (int64_t p = 0; p < k; p++) {
+      REAL *own = rows + p * width, *pivot = own;
+      for (REAL *row = own; row < rows + k * width; row += width)
+        if (fabs(row[p]) > fabs(pivot[p])) pivot = row;
+      if (!(fabs(pivot[p]) > 0)) return 0;
+      for (int64_t j = p; j < width && pivot != own; j++) {
+        REAL other = pivot[j];
+        pivot[j] = own[j], own[j] = other;
+      }
+      for (REAL *row = own + width; row < rows + k * width; row += width) {
+        REAL f = row[p] / own[p];
+        for (int64_t j = p + 1; j < width; j++) row[j] -= f * own[j];
+      }
+    }
+    for (int64_t p = k - 1; p >= 0; p--) {
+      REAL *own = rows + p * width;
+      for (int64_t i = p + 1; i < k; i++)
+        for (int64_t j = k; j < width; j++) own[j] -= own[i] * rows[i * width + j];
+      for (int64_t j = k; j < width; j++) own[j] /= own[p];
+    }
+  }
+  return 1;
+}
+
+// n products out = A B, of A (k, l) and B (l, m).
+EXPORT void NAME(multiply)(const REAL *A, const REAL *B, int64_t n, int64_t k, int64_t l, int64_t m, REAL *out) {
+  for (; n > 0; n--, A += k * l, B += l * m, out += k * m)
+    for (int64_t i = 0; i < k; i++) {
+      for (int64_t j = 0; j < m; j++) out[i * m + j] = 0;
+      for (int64_t p = 0; p < l; p++)
+        for (int64_t j = 0; j < m; j++) out[i * m + j] += A[i * l + p] * B[p * m + j];
+    }
 }
 
 // For items begin to end: add w u u^T of their users to the upper triangle of total[item] (side, side), and w y u to its

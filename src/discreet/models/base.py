@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
 Learned: TypeAlias = tuple[dict[str, Any], Statement]  # attributes by name, and what they are certified by
-DERIVED = ("_fold_in_now", "_scorer_now")  # computed from learned attributes when first needed
+DERIVED = ("_fold_in_now", "_ranking_now", "_scorer_now")  # computed from learned attributes when first needed
 HERE = (*DERIVED, "_checkpoint")  # stays with this object until it learns again, and is not copied
 NOT_PRIVATE = "it was trained without noise, so whoever has it may learn what single people did"
 
@@ -101,6 +101,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     guarantee_: Guarantee
     _checkpoint: Checkpoint
     _fold_in_now: FoldIn
+    _ranking_now: FoldIn
     _scorer_now: tuple[FoldIn, float | None, Scorer]
 
     # To be defined by each model
@@ -116,6 +117,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _make_fold_in(self) -> FoldIn:
         """How a user is folded in, from the learned attributes."""
         raise NotImplementedError
+
+    def _make_ranking(self) -> FoldIn:
+        """How a user is folded in for lists of items; by default as for predictions."""
+        return self._fold_in
 
     def _check_parameters(self) -> None:
         """Raise if a parameter is wrong. Called before any data is touched."""
@@ -170,11 +175,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Set all learned attributes, and forget earlier ones."""
         for name in [name for name in vars(self) if name.endswith("_") or name in HERE]:
             delattr(self, name)
-        for name, value in learned.items():
+        for name, value in {"catalogue_": catalogue, **learned}.items():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             setattr(self, name, value)
-        self.catalogue_ = catalogue
         self._certify(statement)
 
     def _certify(self, statement: Statement) -> None:
@@ -221,15 +225,28 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return known
 
     @property
+    def _ranking(self) -> FoldIn:
+        known: FoldIn | None = vars(self).get("_ranking_now")
+        if known is None:
+            self._require_sound()
+            known = self._ranking_now = self._make_ranking()
+        return known
+
+    @property
     def _scorer(self) -> Scorer:
-        """Computes scores from a user's vector."""
-        fold_in, variance = self._fold_in, self._score_variance()
+        """Computes scores for lists from a user's vector."""
+        fold_in, variance = self._ranking, self._score_variance()
         caution = None if variance is None else variance[0]
         known: tuple[FoldIn, float | None, Scorer] | None = vars(self).get("_scorer_now")
         if known is None or known[0] is not fold_in or known[1] != caution:
             scorer = Scorer.of(fold_in.columns, fold_in.base, self._cold()[0], variance)
             known = self._scorer_now = fold_in, caution, scorer
         return known[2]
+
+    @property
+    def _predicts_ratings(self) -> bool:
+        """Whether predictions are ratings, not scores."""
+        return not self.implicit_
 
     def _require_sound(self) -> None:
         """Raise if results for one user depend on other users on this machine, and that breaks a promise."""
@@ -239,16 +256,17 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _reader(self, on_unknown: OnUnknown) -> Reader:
         return Reader(self.catalogue_, self.value_range_, self.implicit_, on_unknown)
 
-    def _user_vectors(self, histories: Interactions) -> tuple[Array, Array]:
-        """Users' offsets and vectors, to go with the columns of `_fold_in`."""
+    def _user_vectors(self, histories: Interactions, fold_in: FoldIn | None = None) -> tuple[Array, Array]:
+        """Users' offsets and vectors, to go with the columns of `fold_in`, by default that for predictions."""
         with single_threaded_blas():  # otherwise bits would depend on whether others are being served
-            return self._fold_in.fold_in(histories, self.n_jobs)
+            return (fold_in or self._fold_in).fold_in(histories, self.n_jobs)
 
     def _cold(self) -> tuple[Array, str]:
         """Scores for users without a history, and a note about them."""
-        base = self._fold_in.base
+        base = self._ranking.base
         if np.ptp(base) > 0 or not np.ptp(self.popularity_) > 0:
-            return base, "no history: ranked by " + ("popularity" if self.implicit_ else "average rating")
+            ratings = self._ranking is self._fold_in and not self.implicit_
+            return base, "no history: ranked by " + ("average rating" if ratings else "popularity")
         return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
 
     def _score_variance(self) -> Variance:
@@ -366,7 +384,9 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def query_vector(self, history: Any, *, on_unknown: OnUnknown = "raise") -> Array:
         """The vector, or vectors, to search `export_vectors` with. It is private to that user."""
-        vectors = self.embed(history, on_unknown=on_unknown)
+        histories, single = self._reader(on_unknown).read(history)
+        found = self._user_vectors(histories, self._ranking)[1]
+        vectors = found[0] if single else found
         return np.concatenate([vectors, np.ones_like(vectors, shape=(*vectors.shape[:-1], 1))], axis=-1)
 
     def ann_index(self, *, connectivity: int = 32, expansion: int = 128) -> AnnIndex:
@@ -379,7 +399,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return AnnIndex.build(self.catalogue_, self._search_vectors(), connectivity, expansion)
 
     def _similar_columns(self) -> slice:
-        """The columns of `item_factors_` that `similar_items` compares."""
+        """The columns of `_ranking` that `similar_items` compares."""
         return slice(0, self.item_factors_.shape[1])
 
     def _search_vectors(self) -> Array:
@@ -435,8 +455,8 @@ def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) ->
     there = isinstance(ratings, SparkInteractions) or is_spark(ratings) or reading.get("engine") == "spark"
     if there and not in_spark:
         raise DataError(
-            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published and "
-            "DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
+            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published, "
+            "DPSVD and DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
         )
     if isinstance(ratings, Interactions | SparkInteractions):
         if reading:

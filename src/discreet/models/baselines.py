@@ -1,16 +1,27 @@
-"""What every recommender must beat: popularity and averages. Not private."""
+"""What every recommender must beat: popularity and averages, without privacy, and at the same epsilon."""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
+from discreet.engine.batches import equal_weights, user_batches
 from discreet.errors import DataError
-from discreet.models.base import NotPrivateModel, check_parameters
+from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
+from discreet.models.centering import private_user_means, with_user_means
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
+from discreet.models.private import PrivateModel
+from discreet.models.spectral.estimate import item_offsets
+from discreet.privacy import Plan, Releaser, UserBatch, VectorSum
+from discreet.privacy.guarantee import AdjacencyName
+from discreet.typing import Array
+from discreet.validation import whole
+
+POPULARITY, SUMS = "item popularity", "item sums of ratings"
+BOUND = 0.25  # of a user's contribution to the sums, relative to the value range: most are about as long
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -106,3 +117,118 @@ class MeanRating(NotPrivateModel):
 
 def _ratio(sums: Any, counts: Any) -> Any:
     return np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPPopularity(PrivateModel):
+    """Recommends the same popular items to all users, with user-level differential privacy: the baseline for lists.
+
+    The whole budget goes into one release, in which a user with n items adds 1 / sqrt(n) to each of them: a vector of
+    length 1 (docs/proofs/baselines.md). Ratings are not used. A private model whose lists are no better than these, at
+    the same epsilon, has learned nothing about tastes.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(3000, 50, 60_000, random_state=0)
+        >>> len(discreet.DPPopularity(epsilon=1, delta=1e-6).fit(ratings).recommend([], n=3))
+        3
+
+    Args:
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
+
+    def plan(self, n_items: int) -> Plan:
+        """One release, of the popularity of items; needs no data, only the size of the catalog."""
+        self._check_parameters()
+        whole("n_items", n_items, 1)
+        return Plan.gaussian(self._mu(), {POPULARITY: 1.0})
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
+        released = releaser.release(POPULARITY, statistic, user_batches(ratings, n_jobs=self.n_jobs), equal_weights)
+        popularity: Array = released.values.astype(np.float32)
+        return {
+            "item_factors_": np.zeros((ratings.n_items, 0), np.float32),
+            "item_bias_": popularity,
+            "popularity_": popularity,
+            "value_range_": (0.0, 1.0),
+            "implicit_": True,  # its scores are not ratings
+            "global_mean_": 1.0,
+        }
+
+    def _make_fold_in(self) -> FoldIn:
+        return RidgeFoldIn(columns=self.item_factors_, base=self.item_bias_)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPMeanRating(PrivateModel):
+    """Predicts the mean rating of an item and the user's own offset, with user-level joint differential privacy.
+
+    The baseline for ratings: a private model whose error is no lower, at the same epsilon, has learned nothing about
+    tastes. It releases the mean of users' means, item popularity and, weighted in the same way, sums of ratings about
+    that mean (docs/proofs/baselines.md). Users' own offsets are computed from their own histories.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(3000, 50, 60_000, random_state=0)
+        >>> discreet.DPMeanRating(epsilon=1, delta=1e-6).fit(ratings).predict({3: 5.0, 14: 1.5}, [7, 8]).shape
+        (2,)
+
+    Args:
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
+
+    Attributes:
+        shrinkage_: How many ratings of the mean are added to a user's own.
+    """
+
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "shrinkage_")
+
+    epsilon: float
+    delta: float
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
+    shrinkage_: float = field(init=False)
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
+        self._check_parameters()
+        whole("n_items", n_items, 1)
+        return Plan.gaussian(self._mu(), with_user_means({POPULARITY: 0.25, SUMS: 0.75}))
+
+    def _check_data(self, ratings: Interactions) -> None:
+        require_ratings("DPMeanRating", ratings)
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        low, high = require_ratings("DPMeanRating", ratings)
+        known, users = private_user_means(releaser, ratings), user_batches(ratings, n_jobs=self.n_jobs)
+        m, bound = ratings.n_items, BOUND * (high - low)
+
+        def about_the_mean(batch: UserBatch) -> Array:
+            return equal_weights(batch) * (batch.values.astype(np.float64) - known.mean)
+
+        popularity = releaser.release(POPULARITY, VectorSum(m, 1.0, nonnegative=True), users, equal_weights)
+        sums = releaser.release(SUMS, VectorSum(m, bound), users, about_the_mean)
+        return {
+            "item_factors_": np.zeros((m, 0), np.float32),
+            "item_bias_": item_offsets(sums, popularity, bound, known.n_users).astype(np.float32),
+            "popularity_": popularity.values.astype(np.float32),
+            "value_range_": (low, high),
+            "implicit_": False,
+            "global_mean_": known.mean,
+            "shrinkage_": known.shrinkage,
+        }
+
+    def _make_fold_in(self) -> FoldIn:
+        base = self.item_bias_ + np.float32(self.global_mean_)
+        return RidgeFoldIn(columns=self.item_factors_, base=base, offset_penalty=self.shrinkage_)

@@ -125,6 +125,7 @@ class UserMeans:
     mean: float  # of users' means
     shrinkage: float  # the variance of a rating about its user's mean / that of users' means about `mean`
     n_users: float  # about how many users have ratings
+    spread: float  # the standard deviation of a rating about its user's mean
 
 
 def with_user_means(shares: Mapping[str, float | tuple[float, int]]) -> Shares:
@@ -158,7 +159,8 @@ def release_user_means(release: Release, value_range: tuple[float, float], adjac
     released = release(VARIANCES, statistic, partial(own_variances, centre=mean, clamp=clamp))
     halves = _means(released, statistic, [within / 2, (1 + between) / 2], [within / 2, between / 2])[0]
     within, between = max(2 * halves[0], 1e-3), 2 * halves[1] - 1
-    return UserMeans(mean, within / min(max(between, within / MOST_SHRINKAGE), within / LEAST_SHRINKAGE), n_users)
+    shrinkage = within / min(max(between, within / MOST_SHRINKAGE), within / LEAST_SHRINKAGE)
+    return UserMeans(mean, shrinkage, n_users, clamp * math.sqrt(within))
 
 
 def private_user_means(releaser: Releaser, ratings: Ratings) -> UserMeans:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from discreet.models.centering import Centering, Prepared
+    from discreet.models.grading import Grading
 
 
 # What goes into JSON; tables with a row for each item, which may be stored with less precision; other arrays.
@@ -296,17 +297,20 @@ class LinearFoldIn(FoldIn):
     scale = spread / n. Without a damping a is 0, without a spread scale is 1.
 
     h_l is y_l - base_l. With weights it is weights_l, divided by their length over the history: then z projects the
-    history on directions, for any ratings of its items.
+    history on directions, for any ratings of its items. With a grading, ratings count, too: weights_l is multiplied by
+    what the rating says of the item.
 
     Attributes:
         loadings: What each item of a history adds to the vector, (items, rank).
         weights: How much each item counts in a history, 0: not at all; None: what counts are the ratings.
+        grading: How much more it counts the higher it is rated; None: it does not.
         damping: How many ratings at `base` are added to the user's own mean; None: there is no offset.
         spread: How many items the ratings stand for; None: for themselves.
     """
 
     loadings: Array
     weights: Array | None = None
+    grading: Grading | None = None
     damping: float | None = None
     spread: float | None = None
 
@@ -315,6 +319,8 @@ class LinearFoldIn(FoldIn):
         if self.weights is None:
             return np.asarray(part.values.astype(np.float64) - self.base[part.indices])
         own = self.weights[part.indices].astype(np.float64)
+        if self.grading is not None:
+            own *= self.grading(part)
         lengths = np.sqrt(part.row_sums(own**2))
         return np.asarray(own / np.where(lengths > 0, lengths, 1)[part.owners])
 
@@ -347,7 +353,8 @@ class LinearFoldIn(FoldIn):
 
     def describe(self) -> Description:
         """For the JavaScript client."""
-        settings = {"kind": "linear", "damping": self.damping, "spread": self.spread}
+        grading = None if self.grading is None else self.grading.describe()
+        settings = {"kind": "linear", "grading": grading, "damping": self.damping, "spread": self.spread}
         tables = {"columns": self.columns, "loadings": self.loadings}
         return settings, tables, _given(base=self.base, weights=self.weights)
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet import kernels
+from discreet.data.catalogue import CHOSEN, PRIVATE
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import each_block
+from discreet.models import private_items
 from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Ledger, Plan, Releaser
@@ -23,7 +25,7 @@ from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.ledger import Preview
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint
-from discreet.validation import round_up
+from discreet.validation import positive, probability, round_up
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
@@ -101,6 +103,10 @@ class PrivateModel(Model):
     unit: Unit = "user"
     adjacency: AdjacencyName
 
+    def _check_parameters(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         raise NotImplementedError
@@ -131,13 +137,17 @@ class PrivateModel(Model):
             raise PrivacyError(f"epsilon, delta: {self.epsilon:g} and {self.delta:g} leave nothing to spend; give more")
         return mu
 
-    def preview(self, n_items: int, ledger: Ledger | None = None) -> Preview:
+    def preview(self, n_items: int | str, ledger: Ledger | None = None) -> Preview:
         """What a fit would cost, and whether a ledger has enough left; spends nothing. Print it.
 
         Args:
-            n_items: The size of the catalog.
+            n_items: The size of the catalog; "private" if a private choice of items comes first.
             ledger: The ledger that would pay; by default the fit's own.
         """
+        if isinstance(n_items, str):
+            if n_items != PRIVATE:
+                raise DataError(f"n_items: a whole number, or 'private', is needed, not {n_items!r}")
+            return private_items.preview(self, ledger)
         return (ledger or self._own_ledger()).preview(self.plan(n_items))
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
@@ -153,14 +163,49 @@ class PrivateModel(Model):
         return ""
 
     def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
+        if ratings.catalogue.private:
+            return self._learn_from_chosen_items(ratings, ledger, checkpoint)
+        self._check_chosen(ratings)
+        return self._learn_from_public_items(ratings, ledger, checkpoint)
+
+    def _check_chosen(self, ratings: Interactions) -> None:
+        """Raise if the items were chosen at a larger delta than this model may have."""
+        chosen = ratings.catalogue.selection
+        if chosen is not None and chosen.guarantee.delta > self.delta:
+            raise PrivacyError(
+                f"delta: the items were chosen at delta = {round_up(chosen.guarantee.delta)}, which the guarantee of a "
+                f"model includes; give the model at least that, not {round_up(self.delta)}"
+            )
+
+    def _learn_from_public_items(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+    ) -> Learned:
         require_sound(ratings, getattr(self, "n_jobs", None))
         self._check_data(ratings)
-        plan = self._plan_for(ratings)
+        plan, chosen = self._plan_for(ratings), ratings.catalogue.selection
         if checkpoint is None:
-            return self._under(plan, ledger, ratings, self._learn_privately)
+            return self._under(plan, ledger, ratings, self._learn_privately, after=chosen)
         with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):
-            learned, statement = self._under(plan, ledger, ratings, self._learn_privately, resumed=(paying, kept))
+            learning = self._learn_privately
+            learned, statement = self._under(plan, ledger, ratings, learning, after=chosen, resumed=(paying, kept))
         return {**learned, "_checkpoint": kept}, statement
+
+    def _learn_from_chosen_items(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None
+    ) -> Learned:
+        """Spend a share of the budget on a private choice of items, and learn about those with the rest."""
+        if checkpoint is not None:
+            raise DataError(
+                "checkpoint: a private choice of items cannot be resumed; make it first, table = "
+                "discreet.select_items(table, ...), and fit that table with a checkpoint"
+            )
+        ratings.require_range()
+        private_items.share_of(self)  # raises if this model cannot
+        self._check_data(private_items.stand_in(ratings))
+        table, paying = private_items.chosen_for(self, ratings, ledger)
+        rest = private_items.with_the_rest(self, table.n_items)
+        learned, statement = rest._learn_from_public_items(table, paying)
+        return {**learned, "catalogue_": table.catalogue}, statement
 
     def _require_sound(self) -> None:
         require_sound_arithmetic()
@@ -177,6 +222,8 @@ class PrivateModel(Model):
                     f"{name} = {getattr(self, name)!r} does not give"
                 )
         cost = self.plan(len(self.catalogue_)).cost
+        if self.catalogue_.origin == CHOSEN and not cost.within(guarantee.cost):
+            cost = private_items.with_the_rest(self, len(self.catalogue_)).plan(len(self.catalogue_)).cost
         if not cost.within(guarantee.cost) and cost.epsilon(guarantee.delta) > guarantee.epsilon * (1 + 1e-9):
             raise PrivacyError(
                 f"its certificate promises epsilon = {guarantee.epsilon:g}, but a fit with its parameters costs "
@@ -194,6 +241,12 @@ class PrivateModel(Model):
         resumed: tuple[Ledger, Checkpoint] | None = None,
     ) -> Learned:
         """Learn as planned, paid for by a ledger. The guarantee includes earlier releases, stated in `after`."""
+        chosen = ratings.catalogue.selection
+        if chosen is not None and not (after is not None and after.includes(chosen)):
+            raise DataError(
+                "ratings: these items come from a private choice that the model's guarantee does not include; use the "
+                "items that the model knows, discreet.read(..., items=model.catalogue_, on_unknown='drop')"
+            )
         ledger, checkpoint = resumed or (self._own_ledger() if given is None else given, None)
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         with (

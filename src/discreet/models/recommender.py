@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from sklearn.base import BaseEstimator
 
 from discreet.data.interactions import Interactions
-from discreet.errors import NotFitted
+from discreet.errors import DataError, NotFitted
 from discreet.models.als import DPALS
 from discreet.models.base import readied
 from discreet.models.spectral import DPSVD
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
     from discreet.privacy.guarantee import AdjacencyName
     from discreet.privacy.ledger import Ledger
 
+Objective: TypeAlias = Literal["ratings", "lists", "both"]
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """`DPALS` for ratings, `DPSVD` for implicit feedback.
+    """The model to start with: it predicts ratings, and recommends what people choose and like.
 
-    After `fit` it passes all calls (`recommend`, `predict`, `statement`, `save`, ...) on to `model_`, the chosen model.
-    The choice depends on whether the data have values, which is public.
+    From ratings, one fit with one budget learns both (`DPALS` with objective="both"), unless only ratings (`DPALS`) or
+    only lists (`DPSVD`) are asked for. Implicit feedback is for lists: `DPSVD`. After `fit` it passes all calls
+    (`recommend`, `predict`, `statement`, `save`, ...) on to `model_`, the chosen model. Whether the data have values,
+    which decides, is public.
 
     Example:
         >>> import discreet
@@ -41,12 +46,18 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
+        objective: What ratings are for: to predict "ratings", to recommend "lists", or "both".
+        n_users_hint: About how many users there are, if that is public. It decides how the budget is divided.
+        features: Columns of the catalog that describe items; they are public, and cost no privacy.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
     epsilon: float
     delta: float
+    objective: Objective = "both"
+    n_users_hint: int | None = None
+    features: Sequence[str] | None = None
     adjacency: AdjacencyName = "add-remove"
     n_jobs: int | None = -1
     model_: DPALS | DPSVD = field(init=False)
@@ -67,7 +78,16 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     def choose(self, ratings: Interactions) -> DPALS | DPSVD:
         """The model for these data, not yet fitted."""
-        return (DPSVD if ratings.implicit else DPALS)(**self.get_params())
+        given = self.get_params(deep=False)
+        objective, hint = given.pop("objective"), given.pop("n_users_hint")
+        if objective not in get_args(Objective):
+            known = ", ".join(map(repr, get_args(Objective)))
+            raise DataError(f"objective: one of {known} is needed, not {objective!r}")
+        if ratings.implicit or objective == "lists":
+            if objective == "ratings":
+                raise DataError("objective: without values there are no ratings to predict; ask for 'lists'")
+            return DPSVD(**given, objective="lists")
+        return DPALS(**given, objective=objective, n_users_hint=hint)
 
     def _check_parameters(self) -> None:
         positive("epsilon", self.epsilon)

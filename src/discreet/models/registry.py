@@ -16,6 +16,8 @@ MODELS = {
     "DPCleansedSVD": "discreet.models.spectral",
     "DPFrankWolfe": "discreet.models.frank_wolfe",
     "DPGradientDescent": "discreet.models.gradient",
+    "DPMeanRating": "discreet.models.baselines",
+    "DPPopularity": "discreet.models.baselines",
     "DPSGD": "discreet.models.gradient",
     "DPSVD": "discreet.models.spectral",
     "FrankWolfe": "discreet.models.frank_wolfe",

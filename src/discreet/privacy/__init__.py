@@ -1,12 +1,12 @@
 """The trust base: everything that decides whether a guarantee is true.
 
 Read it in this order: `guarantee` (guarantees, and what releases cost together), `lattice` (integers on a grid, and
-their exact sums), `noise` (added to them), `statistics` and `entries` (what may be released, and its sensitivity),
-`selection` (other secret randomness), `store` and `ledger` (the plan, the record, and the release), `releaser` (the
-interface for models), `statement` (what people get to read).
+their exact sums), `noise` (added to them), `statistics`, `entries` and `set_union` (what may be released, and its
+sensitivity), `selection` (other secret randomness), `store` and `ledger` (the plan, the record, and the release),
+`releaser` (the interface for models), `statement` (what people get to read).
 """
 
-from discreet.privacy.guarantee import Cost, Guarantee, PureEvent, SampledGaussian, Selection
+from discreet.privacy.guarantee import Cost, Guarantee, PureEvent, SampledGaussian, Selection, ThresholdEvent
 from discreet.privacy.lattice import Grid, GridArray, truncate
 from discreet.privacy.ledger import Ledger, Plan, Planned, Reservation
 from discreet.privacy.noise import (
@@ -20,6 +20,7 @@ from discreet.privacy.noise import (
     SystemNoise,
 )
 from discreet.privacy.releaser import Noisy, Releaser
+from discreet.privacy.set_union import SetUnion, Threshold
 from discreet.privacy.statistics import (
     GramSum,
     MeanSum,
@@ -35,4 +36,4 @@ __all__ = ["Cost", "Guarantee", "Ledger", "Plan", "Planned", "PureEvent", "Reser
 __all__ += ["Gaussian", "L2Laplace", "Laplace", "Noise", "NoiseSource", "RandomizedResponse", "Selection"]
 __all__ += ["DeclaredNoise", "Grid", "GridArray", "SystemNoise", "truncate"]
 __all__ += ["GramSum", "MeanSum", "NormalEquations", "OuterSum", "ProductSum", "Statistic", "VectorSum"]
-__all__ += ["Noisy", "Releaser", "UserBatch"]
+__all__ += ["Noisy", "Releaser", "SetUnion", "Threshold", "ThresholdEvent", "UserBatch"]

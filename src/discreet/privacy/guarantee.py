@@ -149,6 +149,20 @@ class SampledGaussian:
 
 
 @dataclass(frozen=True)
+class ThresholdEvent:
+    """A threshold that keeps what one person alone has from being published, except with probability `delta`.
+
+    It is (0, delta)-DP, so its delta adds to that of everything else: docs/proofs/private-catalog.md, section 4.
+    """
+
+    kind: ClassVar[str] = "threshold"
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", probability("delta", self.delta))
+
+
+@dataclass(frozen=True)
 class Selection:
     """The best of a random number of runs, each of cost `run` (Papernot and Steinke 2022).
 
@@ -166,10 +180,12 @@ class Selection:
             raise PrivacyError("mean must be at least 1: a search runs at least once")
         if math.isnan(self.shape) or self.shape < 0:
             raise PrivacyError(f"shape must be >= 0 (infinity for Poisson), not {self.shape:g}")
+        if self.run.exposure:
+            raise PrivacyError("run: a search cannot repeat a release with a threshold; choose the items before it")
 
 
-Event = PureEvent | SampledGaussian | Selection
-_EVENTS: dict[str, Any] = {cls.kind: cls for cls in (PureEvent, SampledGaussian, Selection)}
+Event = PureEvent | SampledGaussian | ThresholdEvent | Selection
+_EVENTS: dict[str, Any] = {cls.kind: cls for cls in (PureEvent, SampledGaussian, ThresholdEvent, Selection)}
 
 
 @dataclass(frozen=True)
@@ -249,6 +265,19 @@ class Cost:
         return 1e-12 + 2.0**-52 * sum(count for _, count in self.events)
 
     @property
+    def exposure(self) -> float:
+        """The probability that some threshold fails, rounded up: the sum of their deltas, which adds to any delta."""
+        thresholds = ((event.delta, n) for event, n in self.events if isinstance(event, ThresholdEvent))
+        total = sum((Fraction(delta) * n for delta, n in thresholds), Fraction())
+        return float(total) if Fraction(float(total)) >= total else math.nextafter(float(total), math.inf)
+
+    @property
+    def noise(self) -> "Cost":
+        """The same without thresholds."""
+        others = tuple((e, count) for e, count in self.events if not isinstance(e, ThresholdEvent))
+        return Cost(self.gaussian, self.releases, others)
+
+    @property
     def _pure_events(self) -> list[tuple[PureEvent, int]]:
         return [(event, count) for event, count in self.events if isinstance(event, PureEvent)]
 
@@ -275,6 +304,8 @@ class Cost:
 
     def renyi(self, order: float) -> float:
         """The Renyi divergence at an order; at an order fixed in advance it can be used like `filter`."""
+        if self.exposure:
+            return math.inf
         total, rest = 0.0, Cost(self.gaussian, events=tuple(e for e in self.events if not isinstance(e[0], PureEvent)))
         if rest:
             accountant = _accountant(rest, renyi=True)
@@ -308,6 +339,9 @@ class Cost:
         probability("delta", delta, zero=True)
         if not self or delta == 0:
             return self.pure
+        if exposure := self.exposure:
+            rest = math.nextafter(delta - exposure, 0)
+            return self.noise.epsilon(rest) if delta > exposure else math.inf
         if not self.events:
             return gaussian_epsilon(self._gaussian_mu, delta)
         exact = delta > 2 * self._pld_error  # else the Renyi accountant, which is looser but has no such error
@@ -320,15 +354,19 @@ class Cost:
         positive("epsilon", epsilon, zero=True)
         if epsilon >= self.pure:
             return 0.0
+        if exposure := self.exposure:
+            return min(math.nextafter(self.noise.delta(epsilon) + exposure, math.inf), 1.0)
         if not self.events:
             return gaussian_delta(self._gaussian_mu, epsilon)
         return min(float(_accountant(self, renyi=False).get_delta(epsilon)) * (1 + _SAFETY) + self._pld_error, 1.0)
 
     def dp_event(self, renyi: bool = False) -> Any:
-        """The same releases as one dp_accounting event."""
+        """The same releases as one dp_accounting event. It has none for a threshold: add `exposure` to any delta."""
         from dp_accounting import dp_event as dp
 
-        def one(event: Event) -> Any:  # of the three kinds in a cost
+        def one(event: Event) -> Any:  # of the four kinds in a cost
+            if isinstance(event, ThresholdEvent):
+                return dp.UnsupportedDpEvent()
             if isinstance(event, PureEvent):
                 return dp.ZCDpEvent(event.epsilon**2 / 2) if renyi else dp.DiscreteLaplaceDpEvent(event.epsilon, 1)
             if isinstance(event, SampledGaussian):

@@ -34,6 +34,7 @@ from discreet.privacy.guarantee import (
 )
 from discreet.privacy.lattice import GridArray
 from discreet.privacy.noise import Gaussian, Noise, NoiseSource, SystemNoise, described, require_noise
+from discreet.privacy.set_union import Threshold
 from discreet.privacy.statement import Statement, ledger_table
 from discreet.privacy.store import BEGIN, Checkpoint, Entry, State, Store, Transaction, canonical
 from discreet.validation import positive, probability, round_down, round_up, whole
@@ -42,7 +43,7 @@ Filter = Literal["gaussian", "renyi"]
 _NONE: Mapping[str, str] = {}
 
 _DEFAULTS: dict[str, Any] = {"epsilon": None, "delta": 0.0, "unit": "user", "adjacency": "add-remove"}
-_DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian"}
+_DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian", "threshold_delta": 0.0}
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,8 @@ class Ledger:
         notion: what the guarantee covers ("joint-dp" or "dp").
         filter: how releases count against the budget: "gaussian" is exact for Gaussian noise and expensive for other
             kinds; "renyi" accepts any kind, including sampling and private selection, and is slightly looser.
+        threshold_delta: the part of delta that is kept for the thresholds of `select_items`, from the beginning to the
+            end; releases with noise share the rest. Without a budget none is needed.
         name: which of several ledgers in one database.
         create: whether to begin a new ledger if there is none; by default if any setting is given, so that a wrong
             path is an error and not an unlimited budget.
@@ -171,6 +174,7 @@ class Ledger:
         adjacency: AdjacencyName | None = None,
         notion: Notion | None = None,
         filter: Filter | None = None,
+        threshold_delta: float | None = None,
         name: str = "default",
         create: bool | None = None,
         noise_source: NoiseSource | None = None,
@@ -178,7 +182,8 @@ class Ledger:
     ) -> None:
         budget = None if epsilon is None else positive("epsilon", epsilon)
         at = None if delta is None else probability("delta", delta, zero=True)
-        asked = (budget, at, unit, adjacency, notion, filter)
+        kept = None if threshold_delta is None else probability("threshold_delta", threshold_delta, zero=True)
+        asked = (budget, at, unit, adjacency, notion, filter, kept)
         given = {key: value for key, value in zip(_DEFAULTS, asked, strict=True) if value is not None}
         settings = {**_DEFAULTS, **given}
         _require_known(settings)
@@ -186,7 +191,7 @@ class Ledger:
         described(self.noise_source)
         if epsilon is not None and settings["delta"]:  # raises for absurd budgets
             limit = largest_gaussian if settings["filter"] == "gaussian" else renyi_budget
-            limit(given["epsilon"], settings["delta"])
+            limit(given["epsilon"], _noise_delta(settings["delta"], settings["threshold_delta"]))
         if not isinstance(name, str) or not name:
             raise PrivacyError(f"name: must be a word, not {name!r}")
         create = bool(given) or url is None if create is None else create
@@ -200,7 +205,7 @@ class Ledger:
                     raise PrivacyError("delta: a budget needs one, a constant well below 1 / the number of users")
                 transaction.append("open", {"settings": settings, "name": name})
             else:
-                settings = opening.body["settings"]
+                settings = {**_DEFAULTS, **opening.body["settings"]}
                 _require_known(settings)  # another version may have written it
         for key, value in given.items():
             if settings[key] != value:
@@ -211,6 +216,7 @@ class Ledger:
         self.adjacency = Adjacency(settings["adjacency"])
         self.notion: Notion = settings["notion"]
         self.filter: Filter = settings["filter"]
+        self.threshold_delta: float = settings["threshold_delta"]
 
     def _state(self) -> State:
         with self._store.transaction() as transaction:
@@ -260,27 +266,42 @@ class Ledger:
             return True
         return not spent and cost.epsilon(self.delta) <= self.epsilon
 
+    def admits(self, cost: Cost) -> bool:
+        """Whether releases of this cost fit even if each is chosen after seeing the results of all others."""
+        return self._filter_admits(self._state().cost + cost)
+
     def _filter_admits(self, total: Cost) -> bool:
         """Whether a total keeps the budget even if each release was chosen after seeing all earlier results."""
         if self.epsilon is None or total.pure <= self.epsilon:
             return True
-        if self.delta == 0:
+        if self.delta == 0 or total.exposure > self.threshold_delta:
             return False
+        noise = total.noise
         if self.filter == "renyi":
-            order, bound = renyi_budget(self.epsilon, self.delta)
-            return total.renyi(order) <= bound
-        return total.filter is not None and total.filter <= largest_gaussian(self.epsilon, self.delta)
+            order, bound = renyi_budget(*self._noise_budget)
+            return noise.renyi(order) <= bound
+        return noise.filter is not None and noise.filter <= largest_gaussian(
+            self.epsilon, _noise_delta(self.delta, self.threshold_delta)
+        )
+
+    @property
+    def _noise_budget(self) -> tuple[float, float]:
+        """The epsilon, and the part of delta, that releases with noise share."""
+        assert self.epsilon is not None
+        return self.epsilon, _noise_delta(self.delta, self.threshold_delta)
 
     def _room(self, spent: Cost) -> Cost:
         """The largest Gaussian cost (or pure one, at delta 0) that still fits."""
         if self.epsilon is None or self.delta == 0:
             rest = (self.epsilon or 0.0) - spent.pure
             return Cost.of(PureEvent(rest)) if rest > 0 else Cost()
+        if spent.exposure > self.threshold_delta:  # a first and only plan
+            return Cost()
         if self.filter == "renyi":
-            order, bound = renyi_budget(self.epsilon, self.delta)
-            return Cost(max(math.floor((bound - spent.renyi(order)) * (1 - 1e-6) * 2 / order * UNIT), 0), 1)
-        used = spent.filter
-        return Cost() if used is None else Cost(max(largest_gaussian(self.epsilon, self.delta) - used, 0), 1)
+            order, bound = renyi_budget(*self._noise_budget)
+            return Cost(max(math.floor((bound - spent.noise.renyi(order)) * (1 - 1e-6) * 2 / order * UNIT), 0), 1)
+        used = spent.noise.filter
+        return Cost() if used is None else Cost(max(largest_gaussian(*self._noise_budget) - used, 0), 1)
 
     def _require(self, state: State, cost: Cost, what: str) -> None:
         """Raise, before anything is written, unless a cost is valid here and fits."""
@@ -329,6 +350,7 @@ class Ledger:
         reserved: "Reservation | None",
         *,
         rate: float | None = None,
+        threshold: Threshold | None = None,
     ) -> npt.NDArray[Any]:
         on_grid = GridArray.of(statistic)
         mechanism = noise if isinstance(noise, Noise) else Gaussian(positive("noise", noise))
@@ -336,10 +358,12 @@ class Ledger:
         cost = mechanism.cost(sensitivity)
         if reserved is not None and rate is not None:
             cost = reserved.sampled(label, cost, rate)
+        if threshold is not None:
+            cost += threshold.cost
         mechanism.check(on_grid)
         if on_grid.grid.units(sensitivity) < 1:
             raise PrivacyError(f"sensitivity: {sensitivity:g} is below a unit of the statistic's grid: use a finer one")
-        if not 1 <= on_grid.values.size <= 1 << 40:
+        if threshold is None and not 1 <= on_grid.values.size <= 1 << 40:
             raise PrivacyError("statistic: it is empty, or has more than 2^40 elements: release it in parts")
         require_ready()
         body = {
@@ -347,7 +371,8 @@ class Ledger:
             "sensitivity": sensitivity,
             "noise": {"kind": mechanism.kind, **asdict(mechanism)},
             "cost": cost.to_json(),
-            "shape": list(on_grid.values.shape),
+            # With a threshold, how many numbers there are is itself private.
+            **({"shape": list(on_grid.values.shape)} if threshold is None else {"threshold": asdict(threshold)}),
             "grid": on_grid.grid.exponent,
             **described(self.noise_source),
         }
@@ -359,6 +384,8 @@ class Ledger:
                 entry = reserved.entry(transaction, {**body, "reservation": reserved.id}, cost)
 
         def draw() -> npt.NDArray[Any]:  # only after the record is on disk
+            if threshold is not None:
+                return threshold.passed(on_grid, mechanism, self.noise_source)
             return mechanism.add(on_grid, self.noise_source)
 
         return draw() if reserved is None else reserved.once(entry, draw)
@@ -474,7 +501,10 @@ class Ledger:
         return {"spent": self.spent.to_json(), "budget": self._budget()}
 
     def _budget(self) -> dict[str, Any] | None:
-        return {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
+        if self.epsilon is None:
+            return None
+        kept = {"threshold_delta": self.threshold_delta} if self.threshold_delta else {}
+        return {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter, **kept}
 
     def to_json(self) -> dict[str, Any]:
         """The whole log with its digests, which an outsider can check."""
@@ -522,6 +552,14 @@ class Reservation:
     ) -> npt.NDArray[Any]:
         """The same for a statistic of a secret Poisson sample of the users, drawn for this release alone."""
         return self._ledger._release(statistic, sensitivity, noise, label, self, rate=rate)
+
+    def release_above(
+        self, statistic: GridArray, sensitivity: float, noise: Gaussian, label: str, threshold: Threshold
+    ) -> npt.NDArray[Any]:
+        """The same for which entries are positive: the places, and noisy values, of those that pass a threshold."""
+        if self._checkpoint is not None:
+            raise PrivacyError("checkpoint: a release with a threshold cannot be resumed; make it before the fit")
+        return self._ledger._release(statistic, sensitivity, noise, label, self, threshold=threshold)
 
     @property
     def noise_source(self) -> NoiseSource:
@@ -601,8 +639,15 @@ def _require_planned(opening: Entry, entries: list[Entry], label: str, cost: Cos
 def _require_known(settings: Mapping[str, Any]) -> None:
     """Raise unless there is a proof for a ledger's settings."""
     Guarantee(Cost(), *(settings[key] for key in ("delta", "unit", "adjacency", "notion")))  # checks them
+    if settings["threshold_delta"] and not settings["threshold_delta"] < settings["delta"]:
+        raise PrivacyError(f"threshold_delta: it is a part of delta, {settings['delta']:g}, and must be less")
     if settings["filter"] not in ("gaussian", "renyi"):
         raise PrivacyError(f"filter: must be 'gaussian' or 'renyi', not {settings['filter']!r}")
+
+
+def _noise_delta(delta: float, kept: float) -> float:
+    """The part of a ledger's delta that releases with noise share, rounded down."""
+    return math.nextafter(delta - kept, 0) if kept else delta
 
 
 def _label(label: str) -> str:

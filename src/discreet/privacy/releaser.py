@@ -15,8 +15,10 @@ from discreet.privacy.lattice import GridArray
 from discreet.privacy.ledger import Reservation
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.selection import poisson_sample
+from discreet.privacy.set_union import SetUnion, Threshold
 from discreet.privacy.statistics import Statistic
 from discreet.typing import Array
+from discreet.validation import positive
 
 Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows and public values
 
@@ -181,6 +183,24 @@ class Releaser:
         total = self._sum(encoder, users, contribution)
         return self._released(label, encoder, total, (sensitivity, noise), None if rate == 1 else rate)
 
+    def release_items(
+        self, label: str, users: Users, contribution: Contribution, *, n_items: int, most: int
+    ) -> tuple[npt.NDArray[np.int64], Array]:
+        """Make public which items users have, with the noise and the threshold that the plan pays for.
+
+        Returns the numbers of the items that pass, and their noisy weights. Numbers count the others too, so they must
+        be translated to ids at once, and forgotten.
+        """
+        planned, statistic = self.reservation.plan[label].cost, SetUnion(n_items, most)
+        threshold = Threshold(positive("cost.exposure", planned.exposure), most)
+        sensitivity = statistic.sensitivity(self.adjacency)
+        noise = Gaussian.for_cost(Cost(planned.gaussian, 1), sensitivity=sensitivity)
+        encoder = statistic.encoder(noise.std)
+        total = GridArray(self._sum(encoder, users, contribution), encoder.grid)
+        places, noisy = self.reservation.release_above(total, sensitivity, noise, label, threshold)
+        self._tell(label)
+        return places.astype(np.int64), noisy
+
     def _sum(self, encoder: Statistic, users: Users, contribution: Contribution) -> Array:
         return users.add_up(Encoded((encoder,), contribution, encoder.symmetric), self.n_jobs)
 
@@ -214,9 +234,13 @@ class Releaser:
             released = self.reservation.release(statistic, sensitivity, noise, label)
         else:
             released = self.reservation.release_sampled(statistic, sensitivity, noise, label, rate)
+        self._tell(label)
+        return released
+
+    def _tell(self, label: str) -> None:
+        """Report progress."""
         if self.progress is not None:
             plan = self.reservation.plan
             budget = plan.cost.gaussian
             share = plan[label].cost.gaussian / budget if budget else 1 / sum(line.count for line in plan.lines)
             self.progress(share, label)
-        return released

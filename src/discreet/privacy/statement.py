@@ -17,6 +17,7 @@ from discreet.errors import PrivacyError
 from discreet.kernels import instruction_set
 from discreet.privacy.guarantee import Cost, Guarantee, SampledGaussian, renyi_budget
 from discreet.privacy.noise import Noise
+from discreet.privacy.set_union import Threshold
 from discreet.privacy.store import Entry, canonical
 from discreet.validation import positive, round_up
 from discreet.version import __version__
@@ -165,6 +166,11 @@ class Statement:
         """The guarantee, computed from the costs in the certificate."""
         return Guarantee.from_json(self.certificate["guarantee"])
 
+    def includes(self, other: "Statement") -> bool:
+        """Whether all releases of another statement are among those of this one."""
+        own = {canonical(release) for release in self.certificate["releases"]}
+        return own.issuperset(canonical(release) for release in other.certificate["releases"])
+
     def void(self, why_not: str) -> "Statement":
         """The same releases, unsigned, marked as having no guarantee, with the reason."""
         guarantee = self.guarantee.void(why_not) if self.guarantee.holds else self.guarantee
@@ -291,12 +297,14 @@ def _check_budget(budget: Mapping[str, Any] | None, guarantee: Guarantee) -> Non
     """Raise unless the budget covers the total: by its epsilon, or by a filter, which may be the better bound."""
     if budget is None:
         return
-    _require(set(budget) == {"epsilon", "delta", "filter"}, "its budget is not an epsilon, a delta and a filter")
+    named = set(budget) - {"threshold_delta"} == {"epsilon", "delta", "filter"}
+    _require(named, "its budget is not an epsilon, a delta and a filter")
     epsilon, delta, cost = positive("epsilon", budget["epsilon"]), budget["delta"], guarantee.cost
+    kept = budget.get("threshold_delta", 0.0)
     covered = cost.epsilon(delta) <= epsilon * (1 + 1e-9)
-    if not covered and budget["filter"] == "renyi" and delta:
-        order, bound = renyi_budget(epsilon, delta)
-        covered = cost.renyi(order) <= bound * (1 + 1e-9)
+    if not covered and budget["filter"] == "renyi" and 0 <= kept < delta:
+        order, bound = renyi_budget(epsilon, delta - kept)
+        covered = cost.exposure <= kept and cost.noise.renyi(order) <= bound * (1 + 1e-9)
     _require(covered, "its budget is less than what was spent")
 
 
@@ -345,6 +353,8 @@ def _recomputed(release: Mapping[str, Any]) -> Cost:
     _require(known, f"{release['label']!r} is neither a release nor a charge")
     listed = release["kind"] == "release" or "noise" in release or "sensitivity" in release
     each = noise_from_json(release["noise"]).cost(release["sensitivity"]) if listed else stated
+    if "threshold" in release:
+        each += Threshold(**release["threshold"]).cost
     exact = release["kind"] == "release" and not stated.samples
     right = each == stated if exact else stated.pays_for(each, release.get("count", 1))
     _require(right, f"{release['label']!r} does not cost what its noise and sensitivity give")
@@ -367,11 +377,11 @@ def release_rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[di
     table = []
     for release, cost in zip(releases, costs, strict=True):
         pure = cost.pure / total.pure if math.isfinite(total.pure) else None
-        part = pure if total.events else cost.gaussian / total.gaussian
+        part = pure if total.noise.events else cost.gaussian / total.gaussian
         table.append(
             {
                 "label": release["label"],
-                "shape": "×".join(map(str, release.get("shape", []))) or "1",
+                "shape": "-" if "threshold" in release else "×".join(map(str, release.get("shape", []))) or "1",
                 "sensitivity": f"{release['sensitivity']:.6g}" if "sensitivity" in release else "-",
                 "noise": _noise(release, cost),
                 "epsilon": alone[cost],
@@ -390,6 +400,7 @@ def _noise(release: Mapping[str, Any], cost: Cost) -> str:
     words = [" ".join(words[:2]), *words[2:]] + (["symmetric"] if noise.get("symmetric") else [])
     rates = [f"{event.probability:g}" for event, _ in cost.events if isinstance(event, SampledGaussian)]
     words += [f"over samples of users at rate {', '.join(rates)}"] if rates else []
+    words += [f"above a threshold that fails with probability {round_up(cost.exposure)}"] if cost.exposure else []
     return ", ".join([*words, *([f"{release['count']} times"] if release.get("count", 1) > 1 else [])])
 
 

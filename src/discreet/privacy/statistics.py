@@ -72,14 +72,14 @@ class UserBatch:
 
 
 def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_] | None]:
-    """Item numbers in uint32, and which entries count (None: all): each of a user's items once, if it exists.
+    """Item numbers, and which entries count (None: all): each of a user's items once, if it exists.
 
     A bound on the length of a user's entries bounds their sum only if no two of them have the same item. Entries that
     do not count are put at item 0.
     """
     items, indptr = np.asarray(batch.indices), row_ends(batch.indptr, len(batch.indices))
     if kernels.rising(items, indptr, size):
-        return np.ascontiguousarray(items, np.uint32), None
+        return items, None
     owners = batch.owners
     order = np.lexsort((items, owners))
     again = (owners[order][1:] == owners[order][:-1]) & (items[order][1:] == items[order][:-1])
@@ -272,22 +272,19 @@ class GramSum(Statistic):
         return items, truncate(entries, bound=self.length, grid=self.grids[0], indptr=batch.indptr)
 
     def rows(self, batch: UserBatch, contribution: Array) -> Array:
-        """Users' x in grid units, one in a row."""
+        """Users' x in grid units, one in a row; integers, in whatever type."""
         size = self.size
         if np.ndim(contribution) == 2:
             if np.shape(contribution)[1] % size:
                 raise PrivacyError(f"contribution: rows of a multiple of {size} numbers were declared")
             return truncate(contribution, bound=self.length, grid=self.grids[0]).reshape(-1, size)
         items, units = self.entries(batch, contribution)
-        rows = np.zeros((len(batch.indptr) - 1, size), np.int64)
-        kept = units != 0  # entries that do not count are zeros at item 0, and must not overwrite it
-        rows.reshape(-1)[(batch.owners * size + items)[kept]] = units[kept]
-        return rows
+        return kernels.dense(items, units, row_ends(batch.indptr, len(items)), size)
 
     def encode(self, batch: UserBatch, contribution: Array) -> Array:
         """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
         if self.size > SMALL:
-            return self.rows(batch, contribution).astype(np.float64)  # integers, in the type that BLAS takes
+            return self.rows(batch, contribution).astype(np.float64, copy=False)  # the type that BLAS takes
         total = np.zeros(self.shape, np.int64)
         self.add_batch(total, batch, contribution)
         return total

@@ -146,7 +146,7 @@ def blocks(
 
     def block(start: int) -> BatchRecommendations:
         part = _slice(histories, start, min(start + USERS, histories.n_users))
-        offsets, vectors = model._user_vectors(part)
+        offsets, vectors = model._user_vectors(part, model._ranking)
         numbers, scores = scorer.best(vectors, part, n=n, exclude_seen=options.exclude_seen, n_jobs=model.n_jobs)
         scores += offsets[:, None]  # does not change the order
         kept = numbers >= 0
@@ -213,7 +213,7 @@ def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown, *, 
         if isinstance(listed, str | bytes | Mapping | Interactions) or not isinstance(listed, Iterable):
             raise DataError(f"targets: with one history, give a list of items, not {type(targets).__name__}")
         items = reader.known(listed, "targets")
-        return _predictions(model, histories, np.zeros(len(items), np.int64), items, clip)
+        return predictions(model, histories, np.zeros(len(items), np.int64), items, clip)
     users, items = _pairs(reader, histories, targets)
     if (users < 0).any():
         if on_unknown == "raise":
@@ -222,7 +222,7 @@ def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown, *, 
                 "on_unknown='ignore' to treat them as users without a history"
             )
         reader.warn("targets: some of their users have no history, and are treated as users with an empty one")
-    return _predictions(model, histories, users, items, clip)
+    return predictions(model, histories, users, items, clip)
 
 
 def _pairs(reader: Reader, histories: Interactions, targets: Any) -> tuple[Array, Array]:
@@ -255,7 +255,8 @@ def _columns(targets: Any, *roles: str) -> list[Any]:
     return [table[name].to_arrow() for name in names]
 
 
-def _predictions(model: Model, histories: Interactions, users: Array, items: Array, clip: bool) -> Array:
+def predictions(model: Model, histories: Interactions, users: Array, items: Array, clip: bool = True) -> Array:
+    """Predictions for pairs of a user and an item, by their numbers, -1 where unknown."""
     fold_in = model._fold_in
     asked = np.unique(users[users >= 0])
     needed = histories if len(asked) > histories.n_users // 2 else histories.of_users(asked)
@@ -276,14 +277,14 @@ def _predictions(model: Model, histories: Interactions, users: Array, items: Arr
     unknown = items < 0
     if unknown.any():
         out[unknown] = _means(model, histories)[users[unknown]]
-    if clip and not model.implicit_:
+    if clip and model._predicts_ratings:
         np.clip(out, *model.value_range_, out=out)
     return out
 
 
 def _means(model: Model, histories: Interactions) -> Array:
     """The predictions for unknown items: each user's own mean rating; last, the one for users without a history."""
-    if model.implicit_:
+    if not model._predicts_ratings:
         return np.zeros(histories.n_users + 1)
     counts = np.diff(histories.indptr)
     sums = np.bincount(histories.user_numbers(), histories.values, minlength=histories.n_users)
@@ -301,7 +302,7 @@ def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendatio
         raise DataError(f"metric: 'cosine' or 'dot' is needed, not {metric!r}")
     n = whole("n", n, 1)
     at = _number(model, item)
-    note, factors = "", model.item_factors_[:, model._similar_columns()]
+    note, factors = "", model._ranking.columns[:, model._similar_columns()]
     if factors.shape[1] == 0 or not factors[at].any():
         scores = model.popularity_
         why = "this item was" if factors.shape[1] else "items are"
@@ -324,11 +325,14 @@ def explain(model: Model, history: Any, item: Any, on_unknown: OnUnknown) -> Exp
     if not single:
         raise DataError("history: explain takes the history of one user")
     at = _number(model, item)
-    baseline = float(model._cold()[0][at] if not len(histories) else model._fold_in.base[at])
+    ranking = model._ranking
+    baseline = float(model._cold()[0][at] if not len(histories) else ranking.base[at])
     with single_threaded_blas():  # otherwise bits would depend on whether others are being served
         if (variance := model._score_variance()) is not None:
-            baseline -= variance[0] * float(deviations(model._user_vectors(histories)[1], variance[1][[at]])[0, 0])
-        added = model._fold_in.contributions(histories.indices, histories.values, at)
+            baseline -= variance[0] * float(
+                deviations(model._user_vectors(histories, ranking)[1], variance[1][[at]])[0, 0]
+            )
+        added = ranking.contributions(histories.indices, histories.values, at)
     order = np.argsort(-np.abs(added), kind="stable")
     numbers = histories.indices[order]
     items = model.items_.take(numbers)

@@ -188,6 +188,7 @@ def search(
     require_sound(train)
     for one in models:
         one._check_parameters()
+        one._check_chosen(train)
         one._check_data(train)
     task = Task(base, held_out, train, (asked,), relevant=relevant, private=True)
     task = replace(task, max_error=scoring.error_bound(task, max_error))
@@ -207,7 +208,9 @@ def _charged(
     """Charge the whole search and write its statement, before the first trial, so that it reveals no trial."""
     ledger.expect(unit=base.unit, adjacency=base.adjacency)
     event = ledger.charge(trial.cost, LABEL, source=ledger.noise_source)
-    guarantee = ledger.guarantee(trial.cost, [event], delta=trial.delta)
+    guarantee, chosen = ledger.guarantee(trial.cost, [event], delta=trial.delta), train.catalogue.selection
+    if chosen is not None:
+        guarantee = chosen.guarantee + guarantee
     note = (
         f"The charge is for a private search: {trial.trials}, each of one of {len(settings)} settings drawn at random, "
         f"fitted with epsilon = {round_up(trial.fit)} and scored by {trial.metric} with epsilon = "
@@ -219,7 +222,7 @@ def _charged(
     title = f"{type(base).__name__}: a private recommender, chosen by a private search"
     totals = None if own else ledger.totals()
     notes = [note, *large_delta(trial.delta, getattr(base, "n_users_hint", None) or 0)]
-    return Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals, notes=notes)
+    return Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals, notes=notes, after=chosen)
 
 
 def _best(models: list[PrivateModel], task: Task, trial: Trial, source: NoiseSource) -> tuple[int, PrivateModel, float]:

@@ -231,14 +231,18 @@ class Api:
         n = max(query.n for query in requests)  # the best 10 are the first 10 of the best 20
         table = table_of(self.model, [row for query in requests for row in query.histories])
         found = serving.recommend(self.model, table, serving.Options(n, first.exclude_seen, allow, deny))
+        users = np.repeat(np.arange(table.n_users), np.diff(found.indptr))
+        ratings: list[float | None] = [None] * len(users)
+        if not self.model.implicit_:
+            ratings = serving.predictions(self.model, table, users, found.numbers).tolist()
         ids, titles = self._items
 
         def listed(row: int, most: int) -> dict[str, Any]:
             own = slice(int(found.indptr[row]), min(int(found.indptr[row + 1]), int(found.indptr[row]) + most))
-            best = zip(found.numbers[own].tolist(), found.scores[own].tolist(), strict=True)
+            best = zip(found.numbers[own].tolist(), found.scores[own].tolist(), ratings[own], strict=True)
             rows = [
-                {"rank": rank, "item": ids[number], "title": titles[number], "score": score}
-                for rank, (number, score) in enumerate(best, 1)
+                {"rank": rank, "item": ids[number], "title": titles[number], "score": score, "rating": rating}
+                for rank, (number, score, rating) in enumerate(best, 1)
             ]
             return {"recommendations": rows, "note": found.note if found.cold[row] else ""}
 
@@ -367,7 +371,9 @@ ANYWHERE = (400, 408, 421, 431, 503)  # possible for every request
 ITEM = {"anyOf": [{"type": "string"}, {"type": "integer"}], "description": "The id of an item, or the id as text."}
 TITLE = {"type": ["string", "null"]}
 ERROR = _object(error={"type": "string", "description": "One sentence: what was wrong."})
-ROW = _object(rank={"type": "integer", "minimum": 1}, item=ITEM, title=TITLE, score={"type": "number"})
+RATING = {"type": ["number", "null"], "description": "The rating this person would give; null if there are no ratings."}
+SCORE = {"type": "number", "description": "What the list is ordered by."}
+ROW = _object(rank={"type": "integer", "minimum": 1}, item=ITEM, title=TITLE, score=SCORE, rating=RATING)
 RECOMMENDATIONS = _object(recommendations={"type": "array", "items": ROW}, note={"type": "string"})
 FOUND = _object(
     items={"type": "array", "items": _object(item=ITEM, title=TITLE)}, total={"type": "integer", "minimum": 0}

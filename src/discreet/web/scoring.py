@@ -3,6 +3,7 @@
     score_j = base_j + a + columns_j . z - caution * sqrt(variance_j0 + sum_k variance_jk z_k^2)
 
 `discreet.models.fold_in` has three ways to find the offset a and the vector z. Without a history the score is cold_j.
+What is predicted is base_j + a + columns_j . z. A model may have another base, and other columns, for that.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.kernels.reference import top_n
 from discreet.models.fold_in import Description, FoldIn
+from discreet.models.model_folder import digest
 from discreet.recommend.serving import deviations
 from discreet.typing import Array
 
@@ -30,6 +32,7 @@ STEPS = 127  # of an int8, on either side of zero
 LARGEST = 60_000.0  # in float16
 PEOPLE, FEWEST, MOST = 64, 3, 30  # made-up people, and how many items each has
 SHOWN = 10
+RATINGS = "ratings."  # begins the names of arrays of a fold-in that is only for predictions
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class Scoring:
     """What a browser needs of a fitted model to score items.
 
     Attributes:
-        fold_in: How a person is folded in.
+        fold_in: How a person is folded in for lists of items.
+        ratings: How they are folded in for predictions: often the same.
         cold: Scores for someone without a history.
         cold_note: A note about these.
         caution: How many standard deviations are subtracted from scores.
@@ -45,6 +49,7 @@ class Scoring:
     """
 
     fold_in: FoldIn
+    ratings: FoldIn
     cold: Array
     cold_note: str
     caution: float = 0.0
@@ -54,34 +59,53 @@ class Scoring:
     def of(cls, model: Model) -> Scoring:
         """The scoring of a fitted model."""
         caution, variance = model._score_variance() or (0.0, None)
-        return cls(model._fold_in, *model._cold(), float(caution), variance)
+        return cls(model._ranking, model._fold_in, *model._cold(), float(caution), variance)
 
     def describe(self) -> Description:
         """A description for the JavaScript client; raises if only Python can fold a person in."""
         settings, tables, arrays = self.fold_in.describe()
+        own = {"fold_in": settings, "ratings": None, "caution": self.caution, "cold_note": self.cold_note}
+        tables, arrays = dict(tables), {"cold": self.cold, **arrays}
         if self.variance is not None:
-            tables = {**tables, "variance": self.variance}
-        own = {"fold_in": settings, "caution": self.caution, "cold_note": self.cold_note}
-        return own, tables, {"cold": self.cold, **arrays}
+            tables["variance"] = self.variance
+        if self.ratings is not self.fold_in:
+            own["ratings"], *others = self.ratings.describe()
+            for found, other in zip((tables, arrays), others, strict=True):
+                found.update({RATINGS + name: array for name, array in other.items()})
+        return own, tables, arrays
 
     def with_tables(self, tables: dict[str, Array]) -> Scoring:
         """The same with other tables, stored with less precision."""
-        parts = {name: table for name, table in tables.items() if name != "variance"}
-        return replace(self, fold_in=self.fold_in.with_tables(parts), variance=tables.get("variance"))
+        others = {name.removeprefix(RATINGS): table for name, table in tables.items() if name.startswith(RATINGS)}
+        own = {name: table for name, table in tables.items() if not name.startswith(RATINGS)}
+        variance = own.pop("variance", None)
+        fold_in = self.fold_in.with_tables(own)
+        ratings = self.ratings.with_tables(others) if others else fold_in
+        return replace(self, fold_in=fold_in, ratings=ratings, variance=variance)
 
     def scores(self, histories: Interactions) -> Array:
         """Scores (users, items) for users who have a history, in double precision."""
-        offsets, vectors = (array.astype(np.float64) for array in self.fold_in.fold_in(histories, 1))
-        scores: Array = vectors @ self.fold_in.columns.T.astype(np.float64)
-        scores += self.fold_in.base + offsets[:, None]
+        scores, vectors = _expected(self.fold_in, histories)
         if self.variance is not None:
             scores -= self.caution * deviations(vectors, self.variance.astype(np.float64))
         return scores
+
+    def predictions(self, histories: Interactions) -> Array:
+        """Predictions (users, items), not clipped to the range of values, in double precision."""
+        return _expected(self.ratings, histories)[0]
+
+
+def _expected(fold_in: FoldIn, histories: Interactions) -> tuple[Array, Array]:
+    """base_j + a + columns_j . z for each user and item, and users' vectors z."""
+    offsets, vectors = (array.astype(np.float64) for array in fold_in.fold_in(histories, 1))
+    return vectors @ fold_in.columns.T.astype(np.float64) + fold_in.base + offsets[:, None], vectors
 
 
 @dataclass
 class Pack:
     """Arrays in one file that a browser reads: raw little-endian numbers, each array at a multiple of eight bytes.
+
+    The same numbers under several names are stored once.
 
     Tables may be stored as float16, or as int8 with a factor for each row and for each column: x_jk = q_jk * row_j *
     column_k. Columns of very different sizes, and items of very different lengths, then have about the same precision.
@@ -89,10 +113,12 @@ class Pack:
     Attributes:
         entries: Where each array is: dtype, shape, offset, and for int8 the names of its factors.
         content: The bytes so far.
+        places: The offset of each array, by the digest of its bytes.
     """
 
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
     content: bytearray = field(default_factory=bytearray)
+    places: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, array: Array, dtype: str = "float32") -> Array:
         """Store an array, and return it as a reader will see it."""
@@ -100,9 +126,12 @@ class Pack:
             stored = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<"))
         if not np.isfinite(stored).all():
             raise DataError(f"model: its {name} has numbers that are not finite, or too large for {dtype}")
-        self.content.extend(bytes(-len(self.content) % 8))
-        self.entries[name] = {"dtype": dtype, "shape": list(stored.shape), "offset": len(self.content)}
-        self.content.extend(stored.tobytes())
+        numbers = stored.tobytes()
+        start = len(self.content) + -len(self.content) % 8
+        offset = self.places.setdefault(digest(numbers), start)
+        if offset == start:
+            self.content.extend(bytes(start - len(self.content)) + numbers)
+        self.entries[name] = {"dtype": dtype, "shape": list(stored.shape), "offset": offset}
         return stored.astype(np.float64)
 
     def add_table(self, name: str, table: Array, precision: str) -> Array:
@@ -156,8 +185,10 @@ def loss(before: Scoring, after: Scoring, people: Interactions) -> dict[str, flo
     """How far scores move when tables are stored with less precision, and how many of the best ten stay among them.
 
     `rms` and `largest` are in the unit of scores; `relative` is `rms` over the standard deviation of a person's scores.
+    `predicted` is as `rms`, of predictions.
     """
     exact, stored = before.scores(people), after.scores(people)
+    predicted = after.predictions(people) - before.predictions(people)
     moved = stored - exact
     rms, spread = float(np.sqrt(np.mean(moved**2))), float(np.mean(exact.std(axis=1)))
     k = min(SHOWN, exact.shape[1])
@@ -168,4 +199,5 @@ def loss(before: Scoring, after: Scoring, people: Interactions) -> dict[str, flo
         "largest": float(np.abs(moved).max()),
         "relative": rms / spread if spread > 0 else 0.0,
         "top_10_kept": float(same),
+        "predicted": float(np.sqrt(np.mean(predicted**2))),
     }

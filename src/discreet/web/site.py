@@ -23,7 +23,7 @@ from discreet.recommend.results import titles, whole_file
 from discreet.typing import Array
 from discreet.web.scoring import PRECISIONS, Pack, Scoring, loss, made_up
 
-FORMAT, VERSION = "discreet-web", 1
+FORMAT, VERSION = "discreet-web", 2
 MODEL, ARRAYS, ITEMS, CERTIFICATE = "model/model.json", "model/arrays.bin", "model/items.json", "model/certificate.json"
 WORKER = "sw.js"
 USUAL = ("genre", "genres", "category", "year", "author", "artist", "director", "brand")  # columns worth showing
@@ -50,7 +50,11 @@ class Site:
 
     @property
     def loss(self) -> dict[str, float]:
-        """Cost of the precision: `rms` and `largest` change of scores, `relative` to their spread, `top_10_kept`."""
+        """Cost of the precision.
+
+        `rms` and `largest` change of scores, `relative` to their spread, `top_10_kept`, and the `rms` change of
+        predictions, `predicted`.
+        """
         found: dict[str, float] = self.manifest["loss"]
         return found
 
@@ -125,10 +129,10 @@ def export(
     stored = scoring.with_tables({name: pack.add_table(name, table, precision) for name, table in tables.items()})
     settings, _, arrays = stored.describe()
     for name, array in arrays.items():
-        pack.add(name, array, "float64" if name in EXACT else "float32")
+        pack.add(name, array, "float64" if name.rpartition(".")[2] in EXACT else "float32")
     pack.add("popularity", model.popularity_)
     like = model._similar_columns()
-    pack.add("map", map_positions(model.item_factors_[:, like], scoring.fold_in.base))
+    pack.add("map", map_positions(scoring.fold_in.columns[:, like], scoring.fold_in.base))
     parts = {
         ARRAYS: bytes(pack.content),
         ITEMS: as_json(_items(model.catalogue_, columns)),
@@ -215,9 +219,9 @@ def _privacy(model: Model) -> dict[str, Any]:
 
 
 def _check(scoring: Scoring, people: Interactions) -> list[dict[str, Any]]:
-    """Made-up histories and the scores that clients must get, computed from the stored numbers."""
+    """Made-up histories, and the scores and predictions that clients must get, computed from the stored numbers."""
     few = people.of_users(np.arange(VECTORS))
-    scores = scoring.scores(few)
+    scores, predictions = scoring.scores(few), scoring.predictions(few)
     asked = np.linspace(0, scores.shape[1] - 1, min(8, scores.shape[1])).astype(int)
     histories = np.split(np.column_stack([few.indices, few.values]).astype(float), few.indptr[1:-1])
     return [
@@ -225,8 +229,9 @@ def _check(scoring: Scoring, people: Interactions) -> list[dict[str, Any]]:
             "history": [[int(item), value] for item, value in history.tolist()],
             "items": asked.tolist(),
             "scores": own[asked].tolist(),
+            "predictions": predicted[asked].tolist(),
         }
-        for history, own in zip(histories, scores, strict=True)
+        for history, own, predicted in zip(histories, scores, predictions, strict=True)
     ]
 
 

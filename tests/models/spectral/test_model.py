@@ -1,6 +1,7 @@
 """DPSVD: its bounds, what it spends, that it learns, and that it shows what little is known of."""
 
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,15 +9,20 @@ import pyarrow as pa
 import pytest
 
 import discreet
+from discreet.audit.neighbors import long_tail
+from discreet.audit.subjects import shipped
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.eigen import FEWEST_ITEMS
-from discreet.models.spectral.contributions import Residuals
-from discreet.models.spectral.estimate import Chosen, Spectrum, exploration
-from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
+from discreet.models.features import regression
+from discreet.models.rows import FOLDS
+from discreet.models.spectral.choices import POWER_STEP, SECOND_MOMENT
+from discreet.models.spectral.contributions import PowerStep, Residuals
+from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, exploration, shrunk
+from discreet.models.spectral.model import POPULARITY
 from discreet.privacy import Noisy, statistics
 from discreet.privacy import lattice as sums
 from discreet.privacy.releaser import noise_edge
@@ -61,7 +67,7 @@ def world(*extra: tuple[str, list[int]], n_items: int = 50) -> Interactions:
 @pytest.mark.parametrize("items", [[7], [3, 30], list(range(20)), list(range(50))])
 def test_one_person_moves_each_statistic_by_its_bound_and_no_more(monkeypatch: Any, items: list[int]) -> None:
     found = replay(monkeypatch, model, world(("x", items)), world())
-    assert set(found) == {POPULARITY, SECOND_MOMENT}
+    assert set(found) == {POPULARITY, SECOND_MOMENT, POWER_STEP}
     assert max(found.values()) <= 1
     if len(items) < 50:  # a user who likes everything has (nearly) no taste of their own
         assert min(found.values()) >= 0.95, found
@@ -85,7 +91,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(
 def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: Any) -> None:
     data = world(("nobody's friend", [49]))
     seen = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
-    popularity, released = seen.statistics
+    popularity, released, again = seen.statistics
     floored = np.maximum(seen.answers[0], 1 + seen.stds[0])
     expected, counts = np.zeros((50, 50)), np.zeros(50)
     assert released.shape == expected.shape
@@ -100,6 +106,40 @@ def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: A
         counts[items] += 1 / np.sqrt(len(items))
     assert np.allclose(popularity, counts, atol=1e-5)
     assert np.allclose(released, expected, atol=0.03)  # each entry of 201 rows is cut off below 2^-14
+    assert np.allclose(again, expected, atol=0.03)
+
+
+def test_the_power_step_is_the_sum_of_what_the_definition_says(monkeypatch: Any) -> None:
+    data = long_tail({0: 1.0, 5: 1.0})
+    seen = record(monkeypatch, lambda paid: model(max_items=4).fit(data, ledger=paid), None)
+    assert seen.labels == [POPULARITY, SECOND_MOMENT, POWER_STEP]
+    popularity = Noisy(seen.answers[0], seen.stds[0])
+    chosen = Chosen.of(popularity, np.arange(4))
+    found = Directions.of(Noisy(seen.answers[1], seen.stds[1]), chosen)
+    assert found.vectors.shape == (4, 1)
+    a = chosen.popularity**-0.3
+    expected = np.zeros((64, 1))
+    for user in range(data.n_users):
+        items = data.indices[data.indptr[user] : data.indptr[user + 1]]
+        weights = a[items] / np.linalg.norm(a[items])
+        for at, item in enumerate(items):
+            others = [other for place, other in enumerate(items) if (place - at) % 4 and other < 4]
+            if others:
+                expected[item] += weights[at] * np.sign((a[others, None] * found.vectors[others]).sum(axis=0))
+    assert seen.statistics[2].shape == expected.shape
+    assert np.allclose(seen.statistics[2], expected, atol=0.05)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_one_person_moves_the_power_step_by_its_bound_and_no_more(monkeypatch: Any, adjacency: Any) -> None:
+    subject = shipped()[f"DPSVD with a power step, {adjacency}"]
+    most: dict[str, float] = {}
+    for one, other in subject.pairs:
+        found = replay(monkeypatch, subject.make, subject.data(one), subject.data(other), adjacency=adjacency)
+        assert max(found.values()) <= 1
+        most = {label: max(share, most.get(label, 0.0)) for label, share in found.items()}
+    assert set(most) == {POPULARITY, SECOND_MOMENT, POWER_STEP}
+    assert min(most.values()) >= 0.93, most
 
 
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
@@ -140,12 +180,16 @@ def test_a_contribution_is_ones_own() -> None:
     rng = np.random.default_rng(1)
     chosen = Chosen.by(Noisy(rng.gamma(1, 20, 120), 1.0), 0.1, 90)
     rows = Residuals.of(chosen)
+    step = PowerStep(rng.standard_normal((120, 7)), np.linspace(1, 2, 120), chosen.weights)
     (whole,) = parts(data, data.values)
-    together = rows(whole)
+    together, (x, directions) = rows(whole), step(whole)
     for user in range(0, data.n_users, 7):
         row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
         alone = UserBatch(np.array([0, row.stop - row.start]), data.indices[row], data.values[row])
         assert np.array_equal(rows(alone)[0], together[user])
+        own = step(alone)
+        assert np.array_equal(own[0], x[row])
+        assert np.array_equal(own[1], directions[FOLDS * user : FOLDS * (user + 1)])
 
 
 def test_parts_of_few_users_make_up_the_whole() -> None:
@@ -180,8 +224,8 @@ def test_the_certificate_lists_every_release(adjacency: Any) -> None:
     assert 1.99 <= fitted.guarantee_.epsilon <= 2
     assert fitted.guarantee_.adjacency == adjacency
     releases = fitted.statement().certificate["releases"]
-    assert [release["label"] for release in releases] == [POPULARITY, SECOND_MOMENT]
-    assert {line.label for line in fitted.plan(50).lines} == {POPULARITY, SECOND_MOMENT}
+    assert [release["label"] for release in releases] == [POPULARITY, SECOND_MOMENT, POWER_STEP]
+    assert {line.label for line in fitted.plan(50).lines} == {POPULARITY, SECOND_MOMENT, POWER_STEP}
     assert fitted.preview(50).fits
 
 
@@ -263,6 +307,37 @@ def test_learns_in_private() -> None:
     assert found[1] > 1.07 * popular
 
 
+def test_a_power_step_learns_about_many_more_items() -> None:
+    """There are two tastes, and most of what is chosen is not in J: the tail is known to be of one or the other."""
+    rng = np.random.default_rng(0)
+    n_items, n_users = 600, 4000
+    odds = 1 / np.arange(40, 340)
+    rows = [
+        (f"u{user}", int(2 * item + user % 2))
+        for user in range(n_users)
+        for item in rng.choice(n_items // 2, 8, replace=False, p=odds / odds.sum())
+    ]
+    data = discreet.read(rows, items=list(range(n_items)))
+    fitted = model(5.0, max_items=60).fit(data, ledger=seeded())
+    assert np.count_nonzero(fitted.history_weights_) > 200
+    assert fitted.item_factors_.shape[1] >= 2
+    tail = np.setdiff1d(np.flatnonzero(fitted.history_weights_), np.argsort(-fitted.popularity_)[:60])
+    right = np.sign(fitted.item_factors_[tail, 1]) == np.where(tail % 2, 1, -1) * np.sign(fitted.item_factors_[1, 1])
+    assert right.mean() > 0.95
+    found = fitted.recommend([1, 3, 5], n=20)
+    assert np.mean([item % 2 for item in found.items]) > 0.9
+
+
+def test_estimates_are_shrunk_by_what_they_say_themselves() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.hstack([rng.standard_normal((500, 1)) * 2, np.zeros((500, 1))])
+    errors = np.broadcast_to(np.linspace(0.5, 3, 500)[:, None], truth.shape)
+    found = shrunk(truth + errors * rng.standard_normal(truth.shape), errors**2, np.arange(500, 0, -1))
+    assert ((found - truth) ** 2).mean() < 0.6 * (errors**2).mean()
+    assert (found[:, 1] ** 2).mean() < 0.05
+    assert np.isfinite(shrunk(np.zeros((3, 0)), np.zeros((3, 0)), np.ones(3))).all()
+
+
 def test_more_is_looked_at_where_there_is_less_noise() -> None:
     popularity = Noisy(1000 / np.arange(1, 501), 1.0)
     sizes = [len(Chosen.by(popularity, std, 4000).items) for std in (100.0, 3.0, 1.0, 0.3, 0.01)]
@@ -292,6 +367,54 @@ def test_the_spectrum_is_that_of_the_signal() -> None:
     assert np.isclose(found.n_users, users, rtol=0.02)
     assert np.isclose(found.variances[0] * found.n_users, strong, rtol=0.2)
     assert np.abs(found.vectors.T @ chosen.common).max() < 1e-9
+
+
+# New items
+
+
+def with_kinds(n_items: int = 200, n_users: int = 2000) -> Interactions:
+    """Users choose items of one of two kinds; nobody has the last ten items."""
+    rng = np.random.default_rng(0)
+    columns = pa.table({"kind": np.array(["a", "b"])[np.arange(n_items) % 2], "size": np.arange(n_items) % 7})
+    catalog = discreet.Catalogue(pa.array(range(n_items)), columns)
+    old = n_items // 2 - 5
+    rows = [(f"u{u}", int(2 * item + u % 2)) for u in range(n_users) for item in rng.choice(old, 8, replace=False)]
+    return discreet.read(rows, items=catalog)
+
+
+@pytest.mark.parametrize("most", [20, 4000])  # with and without a power step
+def test_new_items_stand_where_their_features_say(most: int, tmp_path: Path) -> None:
+    data, new = with_kinds(), list(range(190, 200))
+    fitted = model(5.0, max_items=most, features=["kind", "size"]).fit(data, ledger=seeded())
+    plain = model(5.0, max_items=most).fit(data, ledger=seeded())
+    assert not plain.item_factors_[new, 1:].any()
+    assert (fitted.history_weights_[new] == 0).all()
+    for kind in (0, 1):
+        found = fitted.recommend([kind, 2 + kind, 4 + kind], n=5, allow=new)
+        assert [item % 2 for item in found.items] == [kind] * 5
+    assert fitted.statement().certificate["releases"] == plain.statement().certificate["releases"]
+    assert "kind, size" in str(fitted.statement())
+    fitted.save(tmp_path / "model")
+    again = discreet.load(tmp_path / "model")
+    assert again.recommend([1, 3], n=9, allow=new).items == fitted.recommend([1, 3], n=9, allow=new).items
+
+
+def test_features_that_cannot_be_used_are_refused() -> None:
+    data = with_kinds(40, 100)
+    with pytest.raises(DataError, match="no column 'color'"):
+        model(features=["color"]).fit(data)
+    ratings = discreet.datasets.movielens_like(60, 30, 600, random_state=0)
+    with pytest.raises(DataError, match="features: is for lists"):
+        model(features=["genres"]).fit(ratings)
+
+
+def test_a_regression_finds_its_penalty() -> None:
+    rng = np.random.default_rng(0)
+    features, true = rng.standard_normal((300, 20)), rng.standard_normal((20, 3)) * [1.0, 0.05, 0.0]
+    found = regression(features, features @ true + rng.standard_normal((300, 3)))
+    assert np.allclose(found[:, 0], true[:, 0], atol=0.25)
+    assert np.abs(found[:, 2]).max() < 0.1
+    assert not regression(features, np.zeros((300, 1))).any()
 
 
 # What little is known of can be seen

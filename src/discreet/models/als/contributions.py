@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from discreet import kernels
 from discreet.kernels import Table
 from discreet.models.als.estimate import MAGNITUDES, ItemFrequencies, ItemPosterior
+from discreet.models.rows import FOLDS, by_other_folds, directions, of_length_one
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
 USER_CHOICES = 7.0  # zeros that are averaged with the priors of a user's items
-FOLDS = 4
+ONCE = Lock()  # of threads that need the tables of a step, the first makes them
 LIFT = 10.0  # the most that a contribution to an item step is lengthened by
 
 
@@ -35,9 +36,10 @@ class Scale:
 
     def __call__(self, batch: UserBatch) -> UserBatch:
         """Some users' ratings in the unit."""
-        values = (batch.values.astype(np.float64) - sum(self.value_range) / 2) / self.unit
+        values = np.subtract(batch.values, sum(self.value_range) / 2, dtype=np.float64)
+        values /= self.unit
         # Rounding may take the ends of the range beyond the reach; the proof needs that nothing is.
-        return UserBatch(batch.indptr, batch.indices, np.clip(values, -self.reach, self.reach))
+        return UserBatch(batch.indptr, batch.indices, np.clip(values, -self.reach, self.reach, out=values))
 
 
 def own_moments(batch: UserBatch, reach: float) -> Array:
@@ -48,10 +50,10 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
     how far ratings spread where the declared range is so wide that noise would hide d. As d is at most 1 - x^2, the
     squares add up to at most 3 - x^2 + 2 x^4 and this 1, and so to at most 5.
     """
-    counts = np.maximum(batch.counts, 1)
+    counts, half = np.maximum(batch.counts, 1), np.sqrt(0.5)
     means = batch.row_sums(batch.values) / counts
-    d = batch.row_sums((batch.values - means[batch.owners]) ** 2) / counts / reach**2
-    x, half = means / reach, np.sqrt(0.5)
+    x = means / reach
+    d = batch.row_sums((batch.values - kernels.spread(means, batch.indptr)) ** 2) / counts / reach**2
     # By the exponent of d, which is exact: a logarithm's last bit may depend on who else is in the batch.
     place = np.clip(-np.frexp(d)[1] // 2, 0, MAGNITUDES - 1)
     magnitude = (place[:, None] == np.arange(MAGNITUDES)) & (d > 0)[:, None]
@@ -60,21 +62,21 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
 
 def own_weights(batch: UserBatch, a: Array) -> Array:
     """A user's weights of their items: a_j scaled to an L2 norm of 1."""
-    chosen = a[batch.indices]
-    lengths = np.sqrt(batch.row_sums(chosen**2))
-    return chosen / np.where(lengths > 0, lengths, 1)[batch.owners]
+    return of_length_one(batch, a[batch.indices])
 
 
 def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: float) -> Array:
     """A user's ratings about their own mean, shrunk to the public one, times the weights of their items."""
     own = (batch.row_sums(batch.values) + offset_penalty * mean) / (batch.counts + offset_penalty)
-    return own_weights(batch, a) * (batch.values - own[batch.owners])
+    deviations: Array = own_weights(batch, a) * (batch.values - kernels.spread(own, batch.indptr))
+    return deviations
 
 
 def on_frequent(batch: UserBatch, entries: Array, place: Array) -> UserBatch:
     """Entries of a batch on frequent items, which are renumbered by `place` (-1: not frequent)."""
     at = place[batch.indices]
-    return UserBatch(np.concatenate([[0], np.cumsum(at >= 0)])[batch.indptr], at[at >= 0], entries[at >= 0])
+    kept = np.flatnonzero(at >= 0)
+    return UserBatch(np.searchsorted(kept, batch.indptr), at[kept].astype(np.uint32), entries[kept])
 
 
 def own_values(batch: UserBatch) -> Array:
@@ -101,20 +103,8 @@ class Extension:
 
     def __call__(self, batch: UserBatch) -> tuple[Array, Array]:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        users, d = len(batch.counts), self.loadings.shape[1]
-        folds = batch.owners * FOLDS + (np.arange(len(batch.indices)) - batch.indptr[:-1][batch.owners]) % FOLDS
-        order = np.argsort(folds, kind="stable")
-        ends = np.concatenate([[0], np.cumsum(np.bincount(folds, minlength=users * FOLDS))])
-        entries = own_weights(batch, self.chosen)[order]
-        table = csr_array((entries, batch.indices[order].astype(np.int64), ends), shape=(len(ends) - 1, len(self.a)))
-        # Row by row, entry by entry: no user's sum depends on another's.
-        each = np.asarray(table @ self.loadings).reshape(users, FOLDS, d)
-        h = (each[:, 0:1] + each[:, 1:2] + each[:, 2:3] + each[:, 3:4] - each).reshape(-1, d)
-        lengths = np.sqrt((h**2).cumsum(axis=1)[:, -1])
-        x = own_weights(batch, self.a) * lengths[folds]
-        size = np.sqrt(batch.row_sums(x**2))
-        scale = 1 / np.where(size > 0, size, 1)
-        return x * scale[batch.owners], h / np.where(lengths > 0, lengths, 1)[:, None]
+        lengths, vectors = directions(by_other_folds(batch, own_weights(batch, self.chosen), self.loadings))
+        return of_length_one(batch, own_weights(batch, self.a) * kernels.spread(lengths, batch.indptr)), vectors
 
 
 @dataclass(frozen=True)
@@ -163,7 +153,8 @@ class ItemStep:
         return penalty
 
     def _contribution(self, batch: UserBatch, clip: float) -> tuple[Array, Array, Array]:
-        table, prior = self.tables
+        with ONCE:
+            (table, prior), base = self.tables, self.base
         return kernels.item_step(
             batch.indptr,
             batch.indices,
@@ -172,7 +163,7 @@ class ItemStep:
             prior=prior,
             prior_count=USER_CHOICES,
             penalty=self.penalty,
-            base=self.base,
+            base=base,
             folds=FOLDS,
             a=self.frequencies.a,
             bias_weight=self.bias_weight,

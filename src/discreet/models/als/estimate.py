@@ -10,7 +10,8 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
-from discreet.kernels import each_block, single_threaded_blas
+from discreet.kernels import each_block, over_blocks, products, single_threaded_blas, solve_square
+from discreet.models.spectral.estimate import Spectrum
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
 
@@ -190,7 +191,7 @@ def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
     likelihood = np.exp(log - log.max(axis=1, keepdims=True))
     weights = np.full(len(scales), 1 / len(scales))
     for _ in range(50):
-        weights = np.mean(likelihood * weights / (likelihood @ weights)[:, None], axis=0) + 1e-3 / len(scales)
+        weights = weights * (1 / (likelihood @ weights) @ likelihood) / len(seen) + 1e-3 / len(scales)
     shares = likelihood * weights / (likelihood @ weights)[:, None]
     ratio = std * np.exp(-(at**2) / 2 - 0.5 * np.log(2 * np.pi) - tail)
     first = np.maximum(center + ratio, 1e-3 * std)  # the moments of a normal distribution's positive part
@@ -313,7 +314,7 @@ class ItemPosterior:
         centered = features - np.average(features, axis=0, weights=frequencies.sums)
         return self.with_columns(centered / np.sqrt(FEATURE), 0.05**2)
 
-    def bias_weight(self, frequencies: ItemFrequencies, vectors: Array, mu: float) -> float:
+    def bias_weight(self, frequencies: ItemFrequencies, vectors: Array, mu: float, n_jobs: int | None = None) -> float:
         """The weight of biases against factors in item steps that leaves the least error, of WEIGHTS.
 
         A user's contribution has a fixed length, in the direction (weight, u). So steps of mu together observe b_j with
@@ -323,18 +324,18 @@ class ItemPosterior:
             frequencies: How often items occur.
             vectors: Mean squares of users' u.
             mu: Of all steps together.
+            n_jobs: Threads, in scikit-learn's meaning.
         """
         c, own, k = frequencies.sums[:, None], frequencies.squares[:, None], len(vectors)
         matters, size = np.append(1.0, vectors), float(vectors.sum())
+        known = 1 / np.maximum(self.variance[:, : k + 1], 1e-9)
 
         def error(weight: float) -> float:
-            squares = np.append(weight**2, vectors)
-            gains = c**2 * np.append(weight, vectors) ** 2
-            seen = gains / ((weight**2 + size) / mu**2 + own * squares)
-            left = 1 / (1 / np.maximum(self.variance[:, : k + 1], 1e-9) + seen)
-            return float((c * left * matters).sum())
+            noise = (weight**2 + size) / mu**2 + own * np.append(weight**2, vectors)
+            left = noise / (known * noise + c**2 * np.append(weight, vectors) ** 2)
+            return float((c * left).sum(axis=0) @ matters)
 
-        return min(WEIGHTS, key=error)
+        return min(zip(over_blocks(error, WEIGHTS, n_jobs), WEIGHTS, strict=True))[1]
 
     def with_probes(self, seed: int = 0) -> ItemPosterior:
         """Random probe columns, by which the first item step looks for tastes that no other column explains."""
@@ -350,10 +351,13 @@ class ItemPosterior:
         """
         if self.mean.shape[1] == n:
             return self, observed
-        rows = observed.shares[:, None, None] * observed.gain[n:]  # of the probes, in H_j
-        others, own = rows[:, :, :n], observed.own_noise[:, n:]
-        noise = np.einsum("jab,jab->ja", others @ self.covariance[:, :n, :n], others) + observed.std**2 + own
-        gains = (rows[:, :, n:] ** 2).sum(axis=2)
+        # H_j is shares_j times the gain, whose rows of the probes are (others, among): g^T C_j g is linear in C_j.
+        others, among = np.hsplit(observed.gain[n:], [n])
+        squares, own = observed.shares[:, None] ** 2, observed.own_noise[:, n:]
+        pairs = np.einsum("ab,ac->bca", others, others).reshape(n * n, -1)
+        known = self.covariance[:, :n, :n].reshape(-1, n * n) @ pairs
+        noise = squares * known + observed.std**2 + own
+        gains = squares * (among**2).sum(axis=1)
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         error = 4 * math.sqrt(2 * float(((weights * noise) ** 2).sum())) + NOISE_ERROR * float((weights * own).sum())
@@ -472,11 +476,11 @@ class ItemEstimate:
             observed.squares[rows, None, None] / s**2 * observed.blur,
         )  # own: the covariance of H^-1 e
         gap = spread + own if self.gap is None else self.gap[rows]
-        noise = observed.std**2 * eye + GAIN_ERROR**2 * (H @ gap @ H.swapaxes(1, 2))
-        weighted = np.linalg.solve(noise, H).swapaxes(1, 2)
-        precision = self.precision[rows] + _symmetric(weighted @ H)
-        seen = observed.sums[rows, :, None] + H @ mean[:, :, None]
-        information = self.information[rows] + (weighted @ seen)[:, :, 0]
+        noise = observed.std**2 * eye + GAIN_ERROR**2 * products(products(H, gap), H.swapaxes(1, 2))
+        weighted = solve_square(noise, H).swapaxes(1, 2)
+        precision = self.precision[rows] + _symmetric(products(weighted, H))
+        seen = observed.sums[rows, :, None] + products(H, mean[:, :, None])
+        information = self.information[rows] + products(weighted, seen)[:, :, 0]
         covariance, mean, gap = _posterior(first, spread, own, precision, information)
         return precision, gap, covariance, information, mean
 
@@ -486,14 +490,14 @@ def _posterior(first: Array, spread: Array, own: Array, precision: Array, inform
     eye = np.eye(first.shape[1])
     # The observation of theta has the covariance precision^-1 + own; W is its inverse.
     sides = np.concatenate([precision, information[:, :, None]], axis=2)
-    solved = np.linalg.solve(eye + precision @ own, sides)
+    solved = solve_square(eye + products(precision, own), sides)
     W, side = _symmetric(solved[:, :, :-1]), solved[:, :, -1:]
-    covariance = _symmetric(np.linalg.solve(eye + spread @ W, spread))
-    mean = first + (covariance @ (side - W @ first[:, :, None]))[:, :, 0]
+    covariance = _symmetric(solve_square(eye + products(spread, W), spread))
+    mean = first + products(covariance, side - products(W, first[:, :, None]))[:, :, 0]
     # And phi itself, of which `spread + own` was known before.
     wide = spread + own
-    sides = np.concatenate([wide, (wide @ information[:, :, None]) + first[:, :, None]], axis=2)
-    solved = np.linalg.solve(eye + wide @ precision, sides)
+    sides = np.concatenate([wide, products(wide, information[:, :, None]) + first[:, :, None]], axis=2)
+    solved = solve_square(eye + products(wide, precision), sides)
     off = solved[:, :, -1] - mean
     gap = _symmetric(solved[:, :, :-1]) + off[:, :, None] * off[:, None, :]
     return covariance, mean, gap
@@ -614,6 +618,17 @@ class Directions:
         places[frequent] = vectors / damped[:, None] * sizes
         return cls(loadings, places)
 
+    @classmethod
+    def along(cls, spectrum: Spectrum, frequent: Array, n_items: int, most: int, least: float) -> Directions:
+        """Along the directions of choices of frequent items in which users vary most, and by more than `least`."""
+        n = min(int(np.count_nonzero(spectrum.variances > least)), most)
+        order = np.argsort(-spectrum.variances, kind="stable")[:n]
+        loadings, places = np.zeros((2, n_items, n))
+        sizes = np.sqrt(spectrum.variances[order])
+        loadings[frequent] = spectrum.vectors[:, order] / sizes
+        places[frequent] = spectrum.vectors[:, order] * sizes
+        return cls(loadings, places)
+
     def columns(self, release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:
         """Where items stand, from the release of `Extension`: of variance 1 over interactions."""
         c = frequencies.sums[:, None]
@@ -647,10 +662,10 @@ def residual_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequencie
 
 LANDMARKS, KERNEL_COLUMNS = 250, 30  # more of either change little
 KERNEL_LENGTH = 2.0  # items are alike if they differ by less than so many standard deviations, in all numbers together
-KERNEL_BLOCK = 1 << 14  # items at a time
+KERNEL_BLOCK = 1 << 10  # items at a time and thread
 
 
-def kernel_columns(vectors: Array, weights: Array) -> Array:
+def kernel_columns(vectors: Array, weights: Array, n_jobs: int | None = None) -> Array:
     """Columns (items, 30 at most) whose inner products are about exp(-|z - z'|^2 / 2).
 
     z are the items' vectors, each column divided by KERNEL_LENGTH standard deviations. Fitting a Gaussian process with
@@ -660,6 +675,7 @@ def kernel_columns(vectors: Array, weights: Array) -> Array:
     Args:
         vectors: What is known of the items, (items, k).
         weights: How often they occur.
+        n_jobs: Threads, in scikit-learn's meaning.
     """
     share = weights / weights.sum()
     centered = vectors - share @ vectors
@@ -668,14 +684,19 @@ def kernel_columns(vectors: Array, weights: Array) -> Array:
     at = np.sort(np.random.default_rng(0).choice(len(z), n, replace=False, p=share))
     with single_threaded_blas():
         values, axes = np.linalg.eigh(_kernel(z[at], z[at]))
-        # Below the floor, rounding in single precision is most of an eigenvector.
-        root = (axes / np.sqrt(np.maximum(values, 1e-4))).astype(np.float32)
-        z = z.astype(np.float32)
-        blocks = [slice(first, first + KERNEL_BLOCK) for first in range(0, len(z), KERNEL_BLOCK)]
-        columns = np.concatenate([_kernel(z[block], z[at]) @ root for block in blocks])
-        moment = sum(columns[block].T @ (share[block, None].astype(np.float32) * columns[block]) for block in blocks)
-        axes = np.linalg.eigh(np.asarray(moment, np.float64))[1]
-        found: Array = columns @ axes[:, ::-1][:, :KERNEL_COLUMNS].astype(np.float32)
+    # Below the floor, rounding in single precision is most of an eigenvector.
+    root = (axes / np.sqrt(np.maximum(values, 1e-4))).astype(np.float32)
+    z, share = z.astype(np.float32), share.astype(np.float32)
+
+    def columns_of(block: slice) -> tuple[Array, Array]:
+        columns = _kernel(z[block], z[at]) @ root
+        return columns, columns.T @ (share[block, None] * columns)
+
+    blocks = [slice(first, first + KERNEL_BLOCK) for first in range(0, len(z), KERNEL_BLOCK)]
+    columns, moments = zip(*over_blocks(columns_of, blocks, n_jobs), strict=True)
+    with single_threaded_blas():
+        axes = np.linalg.eigh(np.sum(moments, axis=0, dtype=np.float64))[1]
+        found: Array = np.concatenate(columns) @ axes[:, ::-1][:, :KERNEL_COLUMNS].astype(np.float32)
     return found
 
 

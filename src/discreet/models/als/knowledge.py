@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from discreet.models.als.estimate import Directions, ItemFrequencies, Pooled, _noise
+from discreet.models.eigen import places
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
 
@@ -46,6 +47,33 @@ class StepInformation:
         precision = columns.T @ self.precision @ columns / (inflation * scale**2)
         own = columns.T @ self.own @ columns * scale**2
         return StepInformation(precision, self.information @ columns / (inflation * scale), own)
+
+
+@dataclass(frozen=True)
+class KnownPairs:
+    """A second moment that is known from earlier releases: a `Pool`.
+
+    Attributes:
+        pairs: Its values.
+        place: Where each item is among its items; -1: it is not.
+        precision: Of each value.
+    """
+
+    pairs: Array
+    place: Array
+    precision: float
+
+    def std(self, std: float) -> float:
+        """The noise of a new release with this standard deviation, pooled."""
+        return float((std**-2 + self.precision) ** -0.5)
+
+    def __call__(self, release: Noisy, items: Array) -> Noisy:
+        """A new release, pooled. Where only that one is known, it is shrunk: all noise is alike, or less."""
+        old, precision = self.place[items], release.std**-2 + self.precision
+        values = release.values / release.std**2
+        known = np.flatnonzero(old >= 0)
+        values[np.ix_(known, known)] += self.precision * self.pairs[np.ix_(old[known], old[known])]
+        return Noisy(values / precision, precision**-0.5)
 
 
 @dataclass(frozen=True)
@@ -147,21 +175,12 @@ class Knowledge:
         values = (release.values / release.std**2 + old * self.bias[:, 0] * scale / c) / precision
         return Pooled(values, precision**-0.5)
 
-    def with_pairs(self, release: Noisy, frequent: Array, frequencies: ItemFrequencies, inflation: float) -> Noisy:
-        """The second moment, pooled. Where only the new one is known, it is shrunk: all noise is alike, or less."""
-        if not len(self.frequent):
-            return release
-        place = np.full(len(frequencies.sums), -1)
-        place[self.frequent] = np.arange(len(self.frequent))
-        old = place[frequent]
-        both = np.ix_(old >= 0, old >= 0)
+    def second_moment(self, frequencies: ItemFrequencies, inflation: float) -> KnownPairs:
+        """What is known of the second moment, for the amount of data of today."""
         std, size = self.pairs_scale
         ratio = float(frequencies.sums[self.frequent].sum() ** 2 / frequencies.n_users / max(size, SAME))
-        before = (std * ratio) ** -2 / inflation
-        precision = release.std**-2 + before
-        values = release.values / release.std**2
-        values[both] += before * ratio * self.pairs[np.ix_(old[old >= 0], old[old >= 0])]
-        return Noisy(values / precision, precision**-0.5)
+        precision = (std * ratio) ** -2 / inflation if len(self.frequent) else 0.0
+        return KnownPairs(ratio * self.pairs, places(self.frequent, len(frequencies.sums)), precision)
 
     def between(self, found: Directions, n_items: int) -> Array:
         """How far users' places on new directions are their places on old ones, (old, new): correlations."""

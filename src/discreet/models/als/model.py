@@ -7,11 +7,10 @@ in `contributions.py`, what is made of it in `estimate.py`.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -50,11 +49,16 @@ from discreet.models.als.estimate import (
     kernel_columns,
     residual_columns,
 )
-from discreet.models.als.knowledge import Knowledge, StepInformation, standing_of
+from discreet.models.als.knowledge import Knowledge, KnownPairs, StepInformation, standing_of
 from discreet.models.als.published import PublishedDPALS
-from discreet.models.base import learned_by, require_ratings
-from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn
+from discreet.models.base import check_parameters, learned_by, require_ratings
+from discreet.models.features import item_features
+from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
+from discreet.models.grading import SLOPE, Grading
 from discreet.models.private import PrivateModel, require_sound
+from discreet.models.spectral.choices import LABELS as LISTS
+from discreet.models.spectral.choices import Choices, choice_shares, learn_choices
+from discreet.models.spectral.estimate import COMMON_TASTE
 from discreet.privacy import GramSum, OuterSum, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.privacy.releaser import Noisy
@@ -69,12 +73,19 @@ if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
     from discreet.privacy.ledger import Ledger
 
+Objective: TypeAlias = Literal["ratings", "both"]
+
 USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "item weights", "item biases"
 SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step", "shared Gram"
 
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
-MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
 MOST_OTHERS = 16  # columns from probes: with more, no further ones are looked for
+MOST_KEPT = 1000  # of these items, for fits that go on from this one
+MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with the square, time with the cube
+# Of a direction of choices that becomes a column of ratings: the least sum over users of their squares along it, times
+# mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
+# steps more than they explain. Fitted on MovieLens 1M.
+COLUMN_SIGNAL = 80.0
 GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 
 
@@ -150,6 +161,8 @@ class DPALS(PrivateModel):
         "item_variance_",
         "item_prior_",
         "item_weights_",
+        "list_factors_",
+        "list_weights_",
         *_KNOWN,
     )
     _VALUES: ClassVar[tuple[str, ...]] = (
@@ -165,6 +178,8 @@ class DPALS(PrivateModel):
     item_variance_: Array = field(init=False)
     item_prior_: Array = field(init=False)
     item_weights_: Array = field(init=False)
+    list_factors_: Array = field(init=False)
+    list_weights_: Array = field(init=False)
     known_users_: Array = field(init=False)
     known_bias_: Array = field(init=False)
     known_pairs_: Array = field(init=False)
@@ -187,6 +202,7 @@ class DPALS(PrivateModel):
     n_users_hint: int | None = None
     features: Sequence[str] | None = None
     adjacency: AdjacencyName = "add-remove"
+    objective: Objective = "ratings"
     caution: float = 0.0
     n_jobs: int | None = -1
 
@@ -199,12 +215,15 @@ class DPALS(PrivateModel):
         positive("epsilon", self.epsilon)
         probability("delta", self.delta)
         positive("caution", self.caution, zero=True)
+        check_parameters(self, choices={"objective": ("ratings", "both")})
+        if self.caution and self.objective == "both":
+            raise DataError("caution: is for lists by predicted rating; leave it out, or ask for objective='ratings'")
         for name in ("n_steps", "n_users_hint"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1)
 
     def _settings(self, n_items: int) -> Settings:
-        return settings(self._mu(), n_items, self.n_users_hint, self.n_steps)
+        return settings(self._mu(), n_items, self.n_users_hint, self.n_steps, lists=self.objective == "both")
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
@@ -240,7 +259,8 @@ class DPALS(PrivateModel):
         """The model after all item steps, in the unit of the ratings."""
         items = training.steps(mean, frequencies, items)
         (low, high), unit = training.scale.value_range, training.scale.unit
-        kernel = kernel_columns(items.mean, frequencies.sums) * math.sqrt(items.taste(frequencies))
+        n_jobs = training.releaser.n_jobs
+        kernel = kernel_columns(items.mean, frequencies.sums, n_jobs) * math.sqrt(items.taste(frequencies))
         return {
             "item_factors_": np.column_stack([items.factors, kernel]) * unit,
             "item_bias_": items.bias * unit,
@@ -248,6 +268,7 @@ class DPALS(PrivateModel):
             "item_prior_": items.priors(frequencies),
             "item_weights_": np.column_stack([frequencies.a, frequencies.variance]),
             "popularity_": frequencies.sums / frequencies.a,
+            **training.lists,
             "value_range_": (low, high),
             "implicit_": False,
             "global_mean_": float((low + high) / 2 + unit * mean),
@@ -269,7 +290,8 @@ class DPALS(PrivateModel):
     def _continued(self, more: DPALS, n_items: int) -> Settings:
         """The settings of a continuation: they follow from what was spent before, too."""
         before = self.guarantee_.cost.mu or 0.0
-        together = settings(math.hypot(more._mu(), before), n_items, self.n_users_hint)
+        both = self.objective == "both"
+        together = settings(math.hypot(more._mu(), before), n_items, self.n_users_hint, lists=both)
         begun = len(self.known_frequent_) > 0
         return more._settings(n_items).continued(together, 1.0 if begun else 1 + (before / more._mu()) ** 2)
 
@@ -390,7 +412,10 @@ class DPALS(PrivateModel):
         ):
             raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
         f, d = len(self.known_frequent_), self.known_loadings_.shape[-1]
+        n_lists = self.list_factors_.shape[-1]
         expected = {
+            "list_factors_": (m, n_lists if self.objective == "both" else 0),
+            "list_weights_": (m,),
             "known_users_": (6 + MAGNITUDES,),
             "known_bias_": (m, 2),
             "known_pairs_": (f, f),
@@ -413,10 +438,16 @@ class DPALS(PrivateModel):
         return int(self.item_factors_.shape[1] - self.item_prior_.shape[1])
 
     def _similar_columns(self) -> slice:
-        return slice(0, self.item_prior_.shape[1])
+        lists = self.list_factors_.shape[1]
+        return slice(1, lists) if lists else slice(0, self.item_prior_.shape[1])
+
+    def _search_vectors(self) -> Array:
+        if not self.list_factors_.shape[1]:
+            return super()._search_vectors()
+        return np.column_stack([self.list_factors_, self._ranking.base])
 
     def _score_variance(self) -> Variance:
-        if not self.caution:
+        if not self.caution or self.list_factors_.shape[1]:
             return None
         return self.caution, np.pad(self.item_variance_, ((0, 0), (0, self._n_kernel)))
 
@@ -428,6 +459,18 @@ class DPALS(PrivateModel):
             offset_penalty=self.offset_penalty_,
             prior=np.pad(self.item_prior_, ((0, 0), (0, self._n_kernel))),
             prior_count=USER_CHOICES,
+        )
+
+    def _make_ranking(self) -> FoldIn:
+        if not self.list_factors_.shape[1]:
+            return self._fold_in
+        factors, weights = self.list_factors_, self.list_weights_
+        return LinearFoldIn(
+            columns=factors,
+            base=COMMON_TASTE * factors[:, 0],
+            loadings=factors,  # an item that is not in the second moment has the weight 0, and adds nothing
+            weights=weights,
+            grading=Grading(self.global_mean_, self.offset_penalty_, self.unit_),
         )
 
 
@@ -442,10 +485,12 @@ class Training:
     settings: Settings
     ratings: Ratings
     scale: Scale
+    popularity: Noisy = field(init=False)
     offset_penalty: float = math.nan
     noise: float = 1.0  # variance of ratings about their prediction, in the unit; at most
     known: Knowledge | None = None
     kept: dict[str, Array] = field(default_factory=dict)
+    lists: dict[str, Array] = field(default_factory=dict)
     inflation: float = 1.0
     first_other: int = 0  # the first column that is neither a slope, a feature nor a direction
 
@@ -456,8 +501,13 @@ class Training:
         low, high = ratings.value_range
         return cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2))
 
+    def _unscaled(self, most_users: int | None = None) -> Blocks[UserBatch]:
+        """Users' items; the values are as they were given."""
+        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs)
+
     def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
-        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs).map(self.scale)
+        """Users' items, and their ratings in the unit."""
+        return self._unscaled(most_users).map(self.scale)
 
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
@@ -467,8 +517,9 @@ class Training:
         bias = self._bias(frequencies, mean)
         self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
         self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
+        choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features).bias, features)
         if self.settings.looks_for_directions and not self.settings.residual:
-            columns, between = self._directions(frequencies)
+            columns, between = self._directions(frequencies, choices)
             features = np.column_stack([features, columns])
         items = ItemPosterior.from_bias(bias, frequencies, features).with_slopes(frequencies)
         items = items.with_features(features[:, :n_features], frequencies)
@@ -522,7 +573,7 @@ class Training:
         mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         pooled, noise, least = np.zeros(items.covariance.shape[1:]), self.noise, 1.0
         for at in range(s.n_steps):
-            k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu)
+            k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = self._step(items, frequencies, mean, weight)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
@@ -565,7 +616,7 @@ class Training:
 
     def _weights(self, a: Array) -> Noisy:
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
-        return self.releaser.release(WEIGHTS, statistic, self._users(), partial(own_weights, a=a))
+        return self.releaser.release(WEIGHTS, statistic, self._unscaled(), partial(own_weights, a=a))
 
     def _start(self) -> tuple[float, ItemFrequencies]:
         """The mean rating, and how often items occur. From here on, ratings spread by about 1 unit."""
@@ -574,7 +625,7 @@ class Training:
         self.offset_penalty = users.offset_penalty
         s, mean = self.settings, users.mean / users.within
         statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], nonnegative=True)
-        popularity = self.releaser.release(POPULARITY, statistic, self._users(), equal_weights)
+        self.popularity = popularity = self.releaser.release(POPULARITY, statistic, self._unscaled(), equal_weights)
         if self.known is not None:
             known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
             return mean, known.updated(self._weights(known.a), users.n_users)
@@ -590,30 +641,69 @@ class Training:
         m, place = len(frequent), np.full(self.ratings.n_items, -1)
         place[frequent] = np.arange(m)
         statistic = GramSum(m, self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
-        rows = self._users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
+        users = self._users if self.settings.residual else self._unscaled
+        rows = users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
         return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
 
-    def _directions(self, frequencies: ItemFrequencies) -> tuple[Array, Array]:
+    def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array, features: Array) -> Choices | None:
+        """What users choose together, and rate highly: for lists."""
+        m = self.ratings.n_items
+        self.lists = {"list_factors_": np.zeros((m, 0), np.float32), "list_weights_": np.zeros(m)}
+        if not self.settings.lists:
+            return None
+        grading = Grading(mean, self.offset_penalty, 1.0)
+        # The sum over users of their graded weights, of length 1, is about popularity times the mean grade.
+        grades = np.maximum(1 + SLOPE * bias, 0) / math.hypot(1, SLOPE)
+        known = frequencies.sums / frequencies.a
+        scale = max(float(self.popularity.values @ known), 0.0) / float(known @ known)
+        popularity = Noisy(scale * known * grades, 0.0)
+        choices = learn_choices(
+            self.releaser,
+            lambda most: self._users(most).map(grading.apply),
+            popularity,
+            MOST_CHOSEN,
+            labels=LISTS,
+            features=features,
+            pool=self._known_moment(frequencies),
+        )
+        self.lists = {"list_factors_": choices.item_factors, "list_weights_": choices.chosen.weights}
+        some = np.sort(np.argsort(-frequencies.sums[choices.items], kind="stable")[:MOST_KEPT])
+        self._keep_pairs(
+            choices.moment.values[np.ix_(some, some)], choices.items[some], choices.moment.std, frequencies
+        )
+        self._keep_standing(np.zeros((len(some), 0)), np.zeros((m, 1)))
+        return choices
+
+    def _known_moment(self, frequencies: ItemFrequencies) -> KnownPairs | None:
+        return None if self.known is None else self.known.second_moment(frequencies, self.inflation)
+
+    def _directions(self, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
         """Where items stand on directions of taste, from what is chosen together; and `Knowledge.between`."""
         s = self.settings
-        frequent = np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent]
-        chosen = np.zeros(self.ratings.n_items)
-        chosen[frequent] = frequencies.a[frequent]
-        moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
-        if self.known is not None:
-            moment = self.known.with_pairs(moment, frequent, frequencies, self.inflation)
-        self._keep_pairs(moment.values, frequent, moment.std, frequencies)
-        found = Directions.of(moment, frequent, frequencies, s.n_directions)
+        if choices is not None:
+            chosen, frequent = choices.chosen.weights, choices.chosen.items
+            least = COLUMN_SIGNAL / (self.releaser.reservation.plan.cost.mu or 1.0) / frequencies.n_users
+            found = Directions.along(choices.spectrum, frequent, len(chosen), s.n_directions, least)
+        else:
+            frequent = np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent]
+            chosen = np.zeros(self.ratings.n_items)
+            chosen[frequent] = frequencies.a[frequent]
+            moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
+            pool = self._known_moment(frequencies)
+            moment = moment if pool is None else pool(moment, frequent)
+            self._keep_pairs(moment.values, frequent, moment.std, frequencies)
+            found = Directions.of(moment, frequent, frequencies, s.n_directions)
         between = self.known.between(found, len(chosen)) if self.known else np.zeros((0, found.n))
-        self._keep_standing(found.loadings[frequent], np.zeros((len(chosen), found.n + 1)))
+        loadings = found.loadings[self.kept["known_frequent_"]]
+        self._keep_standing(loadings, np.zeros((len(chosen), found.n + 1)))
         if not found.n:
             return found.loadings, between
         statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
         contribution = Extension(found.loadings, chosen, frequencies.a)
-        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._users(), contribution)
+        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._unscaled(), contribution)
         if self.known is not None and isinstance(release, Noisy):
             release = self.known.with_standing(release, frequencies, between, self.inflation)
-        self._keep_standing(found.loadings[frequent], standing_of(release, frequencies))
+        self._keep_standing(loadings, standing_of(release, frequencies))
         return found.columns(release, frequencies), between
 
     def _with_residual_directions(
@@ -640,6 +730,7 @@ class Settings:
         n_directions: The most directions that are taken from the second moment.
         n_frequent: How many items are in it.
         residual: Whether it is that of residuals, not of co-occurrences.
+        signal: mu times the number of users, as far as it is public.
     """
 
     shares: dict[str, float | tuple[float, int]]
@@ -650,6 +741,7 @@ class Settings:
     n_directions: int = 10
     n_frequent: int = 400
     residual: bool = False
+    signal: float = 0.0
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -660,15 +752,21 @@ class Settings:
             WEIGHTS: 1.0,
             BIAS: self.bias_clip,
             SECOND_MOMENT: 0.64 if self.residual else 1.0,
+            **dict.fromkeys(LISTS, 1.0),
             EXTENSION: 1.0,
             STEP: self.step_clip,
             GRAM: GRAM_CLIP * self.step_clip,
         }
 
     @property
+    def lists(self) -> bool:
+        """Whether what is chosen together is released for lists."""
+        return LISTS[0] in self.shares
+
+    @property
     def looks_for_directions(self) -> bool:
-        """Whether a second moment is released."""
-        return SECOND_MOMENT in self.shares
+        """Whether columns of ratings come from a second moment."""
+        return SECOND_MOMENT in self.shares or EXTENSION in self.shares
 
     def plan(self, mu: float) -> Plan:
         """The releases, with their costs."""
@@ -683,19 +781,37 @@ class Settings:
             together: The settings for the budget of all fits.
             missing: What earlier fits could have spent on a second moment, and did not: the first makes up for it.
         """
-        shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
+        shares = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
         if together.looks_for_directions and not together.residual:
             shares |= {SECOND_MOMENT: min(0.08 * missing, 0.24), EXTENSION: 0.06}
+        if self.lists:
+            shares = _with_lists(shares, self.signal, residual=False)
         return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
 
 
-def _with_steps(shares: dict[str, float | tuple[float, int]], n_steps: int) -> dict[str, float | tuple[float, int]]:
+def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> dict[str, float]:
+    """Shares with that of lists, for a budget of mu and so many users that mu times their number is `signal`.
+
+    With little signal, lists are little more than what is popular: that gets more, and directions less. From 1,500 on
+    (6,000 people at epsilon 1) directions get 28%. There ratings are predicted about as well as without lists, and
+    lists are about as good as with a third of the budget more; half or double the share moves both by 1 to 3%. Measured
+    on MovieLens 100K and 1M, anime, MovieTweetings and Jester.
+    """
+    x = 0.28 * math.sqrt(min(signal / 1500, 1.0))
+    popularity = shares[POPULARITY] * min(math.sqrt(max(6000 / signal, 1.0)), 5.0)
+    kept = {label: share for label, share in shares.items() if residual or label != SECOND_MOMENT}
+    return {label: (1 - x) * share for label, share in {**kept, POPULARITY: popularity}.items()} | choice_shares(x)
+
+
+def _with_steps(shares: dict[str, float], n_steps: int) -> dict[str, float | tuple[float, int]]:
     """Shares, and what they leave for item steps."""
-    rest = 1 - math.fsum(share if isinstance(share, float) else share[0] for share in shares.values())
+    rest = 1 - math.fsum(shares.values())
     return {**shares, GRAM: (0.02 * rest, n_steps), STEP: (rest - 0.02 * rest, n_steps)}
 
 
-def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: int | None = None) -> Settings:
+def settings(
+    mu: float, n_items: int, n_users_hint: int | None = None, n_steps: int | None = None, *, lists: bool = False
+) -> Settings:
     """The settings for a budget, from public inputs only.
 
     Args:
@@ -703,11 +819,12 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
         n_items: The size of the catalog.
         n_users_hint: About how many users there are, if that is public; by default 1.6 for each item, at least 5,000.
         n_steps: How many item steps, if not the rule's number.
+        lists: Whether lists of items are learned, too.
     """
     n_users = n_users_hint or max(5_000, 1.6 * n_items)
     # 0 at epsilon = 1 and 1 at epsilon = 10, for delta = 1e-5.
     budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
-    shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
+    shares = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
     residual, n_frequent = n_items <= 400, min(n_items, 400)
     share = 0.25 if residual else 0.08
     # The second moment pays if its directions stand out from the noise, whose largest eigenvalue is `edge`. Those of
@@ -716,42 +833,8 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     pays = edge < (0.034 if not residual else 0.05) * n_users
     if pays:
         shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
+    if lists:
+        shares = _with_lists(shares, mu * n_users, residual)
     steps = n_steps or (2 if residual and pays else 5 + round(7 * budget_level))
-    return Settings(_with_steps(shares, steps), steps, n_frequent=n_frequent, residual=residual)
-
-
-# -- public features of items
-
-
-def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
-    """One column for each category of a text column, and one of unit variance for a column of numbers."""
-    if isinstance(names, str):
-        raise DataError(f"features: a list of columns is needed, for instance [{names!r}]")
-    columns = [column for name in names for column in _feature_columns(catalogue, name)]
-    return np.column_stack(columns) if columns else np.zeros((len(catalogue), 0))
-
-
-def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
-    if name not in catalogue.names:
-        raise DataError(
-            f"features: the catalogue has no column {name!r}; it has {', '.join(catalogue.names) or 'none'}"
-        )
-    entries = catalogue.column(name)
-    present = [entry for entry in entries if entry is not None]
-    if all(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in present):
-        numbers = np.array([np.nan if entry is None else float(entry) for entry in entries])
-        known = np.isfinite(numbers)
-        if not known.any() or np.ptp(numbers[known]) == 0:
-            return []
-        centered = np.where(known, numbers - numbers[known].mean(), 0.0)
-        return [centered / np.sqrt(np.mean(centered[known] ** 2))]
-    tags = [set() if entry is None else _tags(entry) for entry in entries]
-    counts = Counter(tag for own in tags for tag in own)
-    common = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_CATEGORIES]
-    # Each item's categories have length 1 together, as its numbers do.
-    return [np.array([(tag in own) / np.sqrt(max(len(own), 1)) for own in tags]) for tag in common]
-
-
-def _tags(entry: Any) -> set[str]:
-    tags = entry if isinstance(entry, list | tuple) else str(entry).split("|")
-    return {str(tag).strip() for tag in tags if str(tag).strip()}
+    shared = _with_steps(shares, steps)
+    return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)

@@ -15,6 +15,7 @@ from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
 from discreet.models.centering import on_items
 from discreet.models.eigen import frequent_items, places
+from discreet.models.rows import by_other_folds, directions, of_length_one
 from discreet.models.spectral.estimate import Chosen, Cleansed, item_offsets, over_weights
 from discreet.privacy import GramSum, Releaser, VectorSum
 from discreet.privacy.statistics import UserBatch
@@ -26,10 +27,13 @@ COVARIANCE, WEIGHTS = "weighted covariance of ratings", "weights of the covarian
 
 @dataclass(frozen=True)
 class Residuals:
-    """Users' weighted histories without the common taste: rows of length at most 1."""
+    """Users' weighted histories without the common taste: rows of length at most 1.
+
+    The values of a batch are users' own weights of their items, at least 0: 1 for all, or more for what they like more.
+    """
 
     place: Array  # the position of each item among the chosen ones; -1: not chosen
-    weights: Array  # a user's weight of each item; 0 where `place` is -1
+    weights: Array  # what each item's weights are multiplied by; 0 where `place` is -1
     common: Array  # the common taste, over the chosen items
 
     @classmethod
@@ -40,15 +44,39 @@ class Residuals:
     def __call__(self, part: UserBatch) -> Array:
         """The rows of some users."""
         owners, at = part.owners, self.place[part.indices]
-        own = self.weights[part.indices]
-        lengths = np.sqrt(part.row_sums(own**2))
-        own /= np.where(lengths > 0, lengths, 1)[owners]
+        own = of_length_one(part, self.weights[part.indices] * part.values)
         counted = at >= 0
         along = part.row_sums(np.where(counted, own * self.common[at], 0))
         left = np.sqrt(np.maximum(1 - along**2, 0.25))
         rows: Array = (-along / left)[:, None] * self.common
         rows[owners[counted], at[counted]] += (own / left[owners])[counted]
         return rows
+
+
+@dataclass(frozen=True)
+class PowerStep:
+    """Users' weighted histories times their directions of taste: a step of the power method, on many more items.
+
+    Batches have the items of J2, in its numbers. A user's direction is that of their history on the fewer items J,
+    projected on the loadings. For an item, it is over the items of the other folds: else an item that is in J would
+    show where it stands by itself.
+    """
+
+    loadings: Array  # of the items of J2, (items, k); zeros for those that are not in J
+    weights: Array  # what weights of items are multiplied by, for those of J2
+    narrow: Array  # the same, but zeros for those that are not in J
+
+    def __call__(self, part: UserBatch) -> tuple[Array, Array]:
+        """The x of each item, of length 1 together; and a user's directions, one for each fold."""
+        values = part.values.astype(np.float64)
+        own = of_length_one(part, self.narrow[part.indices] * values)
+        standing = by_other_folds(part, own, self.loadings)
+        return of_length_one(part, self.weights[part.indices] * values), directions(standing)[1]
+
+
+def own_weights(part: UserBatch) -> Array:
+    """Users' own weights of their items, scaled to length 1."""
+    return of_length_one(part, part.values)
 
 
 @dataclass(frozen=True)

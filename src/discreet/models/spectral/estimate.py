@@ -1,13 +1,15 @@
 """The public side of spectral models: which items to choose, and what noisy second moments say about them.
 
 Everything here is computed from releases. The constants of DPSVD were set on validation users of MovieLens 1M, whole
-and thinned out to 40% and 15% of its interactions, and on 1,500 of its users.
+and thinned out to 40% and 15% of its interactions, and on 1,500 of its users; those of the power step on CiteULike,
+Amazon sports, and generated check-ins and purchases.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,13 +18,18 @@ from scipy.linalg import eigh
 from discreet.kernels import single_threaded_blas
 from discreet.models.centering import RATINGS_PER_USER
 from discreet.models.eigen import PENALTY, frequent_items, rating_directions, standing_out
+from discreet.models.features import regression
 from discreet.models.fold_in import Penalty, RidgeFoldIn
+from discreet.models.rows import FOLDS
 from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
 
 EXPONENT = 0.3  # users weigh their items by popularity^-EXPONENT
 MOST_DIRECTIONS = 512
 RIDGE = 3.0  # times the mean variance of the history along one item
+WIDE_RIDGE = 0.6  # the same after a power step, whose directions are shrunk already
+COVERED = 1 / 3  # of all that is chosen, in J: where it is less, a power step pays
+CLEAR = 2.0  # standard deviations of its noise: the least popularity of an item that has directions
 SHORT_HISTORY = 25.0  # items; the diagonal of shorter histories' second moment says nothing
 COMMON_TASTE = 0.05  # how much all users like what is popular, beside what their histories say
 FEWEST_ALIKE = 16  # half of the most popular items whose offsets are taken to vary alike; the others double
@@ -52,7 +59,11 @@ class Chosen:
     @classmethod
     def by(cls, popularity: Noisy, std: float, most: int) -> Chosen:
         """The most popular items (`frequent_items`)."""
-        items = frequent_items(popularity, std, most)
+        return cls.of(popularity, frequent_items(popularity, std, most))
+
+    @classmethod
+    def of(cls, popularity: Noisy, items: Array) -> Chosen:
+        """These items."""
         floored = np.maximum(popularity.values, 1 + popularity.std)
         weights = floored**-EXPONENT
         common = floored * weights
@@ -61,12 +72,72 @@ class Chosen:
         chosen[items] = weights[items]
         return cls(items, chosen, common, floored, float(popularity.values.sum()))
 
+    def wider(self, popularity: Noisy, least: float, most: int) -> Chosen:
+        """All items that are at least so popular, at most so many of them, and J."""
+        clear = popularity.values >= max(least, CLEAR * popularity.std)
+        n = max(min(int(np.count_nonzero(clear)), most), len(self.items))
+        return Chosen.of(popularity, np.sort(np.argsort(-popularity.values, kind="stable")[:n]))
+
+    def expecting(self, popularity: Noisy, features: Array) -> Chosen:
+        """The same, where items whose popularity is lost in the noise are as popular as items with their features.
+
+        On average they stay as popular as they were taken to be.
+        """
+        lost = (popularity.values < CLEAR * popularity.std) & (self.weights == 0)
+        if not (lost.any() and features.shape[1]):
+            return self
+        logs = np.log(self.popularity)
+        centered = features - features.mean(axis=0)
+        expected = (centered @ regression(centered, (logs - logs.mean())[:, None]))[:, 0]
+        factor = np.where(lost, np.exp(expected - expected[lost].mean()), 1.0)
+        return replace(self, popularity=self.popularity * factor, common=self.common * factor ** (1 - EXPONENT))
+
+    @property
+    def dense(self) -> bool:
+        """Whether much of all that is chosen is in J: else there is more to learn about the other items."""
+        return float(self.popularity[self.items].sum()) >= COVERED * max(self.total, 1.0)
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Directions of taste, beside the common one, in the chosen items, that stand out of the noise."""
+
+    vectors: Array  # q_k, orthonormal and orthogonal to the common taste, (chosen items, k)
+    values: Array  # the eigenvalues without noise
+    cosines: Array  # the squared cosines of the angles by which noise has turned the vectors
+    squares: Array  # the sum over users of (q_k . r)^2; it counts every item together with itself
+    n_users: float  # about how many users have any of the items
+    typical_length: float  # about how many items a user has
+
+    @classmethod
+    def of(cls, release: Noisy, chosen: Chosen) -> Directions:
+        """From the second moment.
+
+        Since r has length 1 for nearly every user, the trace of the second moment estimates the number of users. Its
+        diagonal counts every item together with itself, which says nothing about what is liked together. In short
+        histories it is a large part of the whole: there it is left out, and so it is where few of a history's items are
+        in J.
+        """
+        n = len(chosen.items)
+        n_users = max(float(np.trace(release.values)), 1.0)
+        typical_length = max(chosen.total / n_users, 1.0) ** 2
+        left_out = min(1.0, SHORT_HISTORY / typical_length) if chosen.dense else 1.0
+        matrix = release.values.copy()
+        matrix[np.diag_indices(n)] *= 1 - left_out
+        p = chosen.common[chosen.items]
+        image = matrix @ p
+        matrix += (p @ image) * np.outer(p, p) - np.outer(p, image) - np.outer(image, p)
+        edge = float(noise_edge(release.std, n))
+        values, cosines, vectors = standing_out(matrix, edge, MOST_DIRECTIONS)
+        squares = values + left_out * np.maximum(np.diag(release.values) @ vectors**2, 0)
+        return cls(vectors, values, cosines, squares, n_users, typical_length)
+
 
 @dataclass(frozen=True)
 class Spectrum:
     """Directions of taste, beside the common one, in the chosen items; r is a user's history without that one."""
 
-    vectors: Array  # q_k, orthonormal and orthogonal to the common taste, (chosen items, k)
+    vectors: Array  # q_k, of length 1 and (nearly) orthogonal, (chosen items, k)
     variances: Array  # d_k, the mean square of q_k . r over users
     ridge: float  # lam, the penalty of a user's coefficients
     n_users: float  # about how many users have any of the items
@@ -74,23 +145,10 @@ class Spectrum:
 
     @classmethod
     def of(cls, release: Noisy, chosen: Chosen) -> Spectrum:
-        """Eigenpairs that stand out of the noise, shrunk by what noise of this size does to them (`standing_out`).
-
-        Since r has length 1 for nearly every user, the trace of the second moment estimates the number of users. Its
-        diagonal counts every item together with itself, which says nothing about what is liked together. In short
-        histories it is a large part of the whole: there it is left out.
-        """
-        n = len(chosen.items)
-        n_users = max(float(np.trace(release.values)), 1.0)
-        typical_length = max(chosen.total / n_users, 1.0) ** 2
-        matrix = release.values.copy()
-        matrix[np.diag_indices(n)] *= 1 - min(1.0, SHORT_HISTORY / typical_length)
-        p = chosen.common[chosen.items]
-        image = matrix @ p
-        matrix += (p @ image) * np.outer(p, p) - np.outer(p, image) - np.outer(image, p)
-        edge = float(noise_edge(release.std, n))
-        true, cosine2, vectors = standing_out(matrix, edge, MOST_DIRECTIONS)
-        return cls(vectors, true * cosine2**2 / n_users, RIDGE / n, n_users, typical_length)
+        """Eigenpairs that stand out of the noise, shrunk by what noise of this size does to them (`standing_out`)."""
+        found = Directions.of(release, chosen)
+        variances = found.values * found.cosines**2 / found.n_users
+        return cls(found.vectors, variances, RIDGE / len(chosen.items), found.n_users, found.typical_length)
 
     @property
     def shrinkage(self) -> Array:
@@ -98,12 +156,81 @@ class Spectrum:
         return self.variances / (self.variances + self.ridge)
 
 
-def item_factors(chosen: Chosen, spectrum: Spectrum) -> Array:
-    """One vector for each item: the common taste, and sqrt(f_k) q_k for the chosen items."""
-    factors = np.zeros((len(chosen.weights), 1 + spectrum.vectors.shape[1]))
-    factors[:, 0] = chosen.common
-    factors[chosen.items, 1:] = spectrum.vectors * np.sqrt(spectrum.shrinkage)
-    return factors
+def by_features(features: Array, common: Array, items: Array, vectors: Array) -> Array:
+    """Where all items stand by their features, (all items, k), from where some do.
+
+    A direction's entry over the common taste's is how much more an item is liked by those who stand there: that does
+    not depend on its popularity, and is what features predict.
+    """
+    if not features.shape[1]:
+        return np.zeros((len(common), vectors.shape[1]))
+    weighted = features * common[:, None]
+    return np.asarray(weighted @ regression(weighted[items], vectors))
+
+
+def after_power_step(step: Noisy, directions: Directions, chosen: Chosen, wide: Chosen, features: Array) -> Spectrum:
+    """Where the items of J2 (`wide`) stand on the directions that were found in J (`chosen`).
+
+    A row of the step is the sum over users of w_ij u_i. Without noise, its column k would be a multiple s_k of the
+    direction's entries v_jk: s_k follows from the entries in J, as the eigenvectors have them. Both say something of
+    v_jk, and are averaged by their precision, and shrunk (`shrunk`). Since u_i is from other items than j, s_k also
+    says how much of the direction is taste, and not single items: it is n_users d_k over the typical length of what u_i
+    was before it was scaled to length 1. Directions that are not clear of the noise in s_k are dropped. Entries are
+    shrunk to what the items' features predict, or to 0.
+    """
+    at, p = np.searchsorted(wide.items, chosen.items), wide.common[wide.items]
+    sums = step.values - np.outer(p, p @ step.values)
+    scale = (sums[at] * directions.vectors).sum(axis=0) / np.sqrt(directions.cosines)
+    clear = scale > step.std / np.sqrt(directions.cosines)
+    sums, scale, cosines, vectors = (
+        sums[:, clear],
+        scale[clear],
+        directions.cosines[clear],
+        directions.vectors[:, clear],
+    )
+    precision = np.broadcast_to((scale / step.std) ** 2, sums.shape).copy()
+    information = sums * (scale / step.std**2)
+    before = len(chosen.items) * cosines / (1 - cosines)
+    precision[at] += before
+    information[at] += vectors / np.sqrt(cosines) * before
+    popularity = wide.popularity[wide.items]
+    found = shrunk(information / precision, 1 / precision, popularity)
+    if features.shape[1]:
+        prior = by_features(features, wide.common, wide.items, found)[wide.items]
+        found = prior + shrunk(information / precision - prior, 1 / precision, popularity)
+    others, n_users = 1 - 1 / FOLDS, directions.n_users
+    length = math.sqrt(others * float(directions.squares.sum()) / n_users)
+    # J is so much of J2, in users' squared weights.
+    energy = wide.popularity * wide.weights**2
+    part = float(energy[chosen.items].sum() / energy.sum())
+    squares = (found**2).sum(axis=0)
+    some = squares > 0
+    variances = part * scale * length / (others * n_users) * squares
+    ridge = WIDE_RIDGE / len(wide.items)
+    units = found[:, some] / np.sqrt(squares[some])
+    return Spectrum(units, variances[some], ridge, n_users, directions.typical_length)
+
+
+def shrunk(estimates: Array, variances: Array, popularity: Array) -> Array:
+    """Posterior means of numbers about 0, (items, k), from estimates and the variances of their errors.
+
+    The numbers of about equally popular items have a variance in common, for each column: what the estimates vary by
+    beyond their errors, weighted by how well each shows it.
+    """
+    found = np.zeros_like(estimates)
+    for alike in equally_popular(popularity):
+        error, trust = variances[alike], variances[alike] ** -2
+        spread = np.maximum((trust * (estimates[alike] ** 2 - error)).sum(axis=0) / trust.sum(axis=0), 0)
+        found[alike] = estimates[alike] * (spread / (spread + error))
+    return found
+
+
+def equally_popular(popularity: Array) -> Iterator[Array]:
+    """Items in groups of about equal popularity: the first, of the most popular, are 2 * FEWEST_ALIKE; they double."""
+    order = np.argsort(-popularity, kind="stable")
+    ends = [0, *(FEWEST_ALIKE << k for k in range(1, 40) if FEWEST_ALIKE << k < len(order)), len(order)]
+    for first, last in pairwise(ends):
+        yield order[first:last]
 
 
 def exploration(chosen: Chosen, spectrum: Spectrum, share: float) -> tuple[Array, Array]:
@@ -207,10 +334,7 @@ def item_offsets(sums: Noisy, counts: Noisy, spread: float, n_users: float) -> A
     weight = min(n_users / max(float(np.maximum(counts.values, 0).sum()), 1.0), 1.0)  # of a typical rating
     noise = sums.std**2 + spread**2 * weight * known
     excess, offsets = sums.values**2 - noise, np.zeros(len(known))
-    order = np.argsort(-counts.values, kind="stable")
-    ends = [0, *(FEWEST_ALIKE << k for k in range(1, 40) if FEWEST_ALIKE << k < len(order)), len(order)]
-    for first, last in pairwise(ends):
-        alike = order[first:last]
+    for alike in equally_popular(counts.values):
         squares = known[alike] ** 2
         # Weighted by how well each sum shows the variance.
         trust = squares / noise[alike] ** 2

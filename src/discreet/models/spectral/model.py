@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from discreet.data.interactions import Interactions
+from discreet.engine import Blocks
 from discreet.engine.batches import dense_users, equal_weights, parts, user_batches
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
@@ -26,23 +27,25 @@ from discreet.models.centering import (
     with_user_means,
 )
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
+from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn
+from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, Residuals
+from discreet.models.spectral.choices import LABELS, SECOND_MOMENT, choice_shares, learn_choices
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, own_weights
 from discreet.models.spectral.estimate import (
     COMMON_TASTE,
     Chosen,
     Cleansed,
-    Spectrum,
     exploration,
     factored,
-    item_factors,
     rating_factors,
     rating_fold_in,
     similarities,
 )
 from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
@@ -51,14 +54,13 @@ if TYPE_CHECKING:
 
 Predictor: TypeAlias = Literal["svd", "knn"]
 
-POPULARITY, SECOND_MOMENT = "item popularity", "second moment of histories"
+POPULARITY = "item popularity"
 SHARES: Shares = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
 
 
-def shares(mu: float) -> Shares:
-    """The share of mu^2 of each release: with more noise, finding the popular items takes more of it."""
-    popularity = min(max(0.1 * mu**-0.3, 0.05), 0.5)
-    return {POPULARITY: popularity, SECOND_MOMENT: 1 - popularity}
+def popularity_share(mu: float) -> float:
+    """The share of mu^2 of the popularity: with more noise, finding the popular items takes more of it."""
+    return float(min(max(0.1 * mu**-0.3, 0.05), 0.5))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -68,15 +70,18 @@ class DPSVD(PrivateModel):
     It finds directions of taste, the leading eigenvectors of a noisy second-moment matrix of users' histories. A user's
     own history is then regressed on them, on their side: no noise is added to it, and it never leaves.
 
-    **Implicit feedback.** The taste that all users share is removed first. Let x_i be the set of items of user i. Two
-    statistics are released, each of which one user can change by at most 1 in the L2 norm (add-remove), or sqrt(2)
-    (replace):
+    **Implicit feedback.** The taste that all users share is removed first. Let x_i be the set of items of user i. Three
+    statistics are released, each of which one user can change by at most 1 in the L2 norm (add-remove), or sqrt(2), for
+    the last one 2 (replace):
 
     - item popularity, 15% of mu^2 at epsilon 1, 8% at 10 (delta 1e-5): sum over users of 1 / sqrt(|x_i|) on their
       items, a vector of norm 1;
-    - second moment of histories, all the rest: sum over users of r_i r_i^T, r_i of norm at most 1, with symmetric
+    - second moment of histories, 60% of the rest: sum over users of r_i r_i^T, r_i of norm at most 1, with symmetric
       noise. On the N most popular items J, w_i has popularity_j^-0.3 for the user's items, scaled to length 1; p is the
-      direction of common taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4)).
+      direction of common taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4));
+    - power step, 40%: where J has less than a third of what is chosen, sum over users of w_i u_i^T, w_i now on many
+      more items, and u_i the direction of their history on J, projected on the directions that were found. It tells
+      where all these items stand. Where J has more, the second moment again, for a better mean.
 
     J has as many items as the noise allows to tell apart (at most `max_items`). Eigenvectors q_k are kept if their
     eigenvalues stand out of the noise, and shrunk by what noise did to them. With variances d_k, a user's vector is
@@ -85,12 +90,18 @@ class DPSVD(PrivateModel):
         |h - (h.p) p - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2
 
     where h is w_i of the history that is given when recommending, and the score of an item is its prediction. Items
-    outside J are known by their popularity alone, and compete by that, unless `explore` asks for more of them.
+    outside J, or those of the power step, are known by their popularity alone, and compete by that, unless `explore`
+    asks for more of them.
 
-    **Ratings.** The same two releases, and two small ones of users' means and variances (docs/proofs/own-mean.md), at
-    the same cost in all. r_i is the row of the user's ratings less their own mean, shrunk by what these say, 0 for
-    unrated items, scaled down to a length of at most L = `row_norm`, so that the second moment has the bounds L^2 and
-    sqrt(2) L^2. With variances d_k, now of ratings, relative to that of a single one, a user's a and z minimize
+    **Ratings as graded likes**, with objective="lists". The same releases after two small ones, of users' means and
+    variances (docs/proofs/own-mean.md), at the same cost in all. A user's weights, also in `popularity`, are multiplied
+    by what their ratings say of the items, max(1 + .5 (y_j - a) / s, 0): a is their own shrunken mean, and s how far
+    users' ratings spread about it. `predict` gives scores, not ratings.
+
+    **Ratings**, to predict them. Popularity, one second moment, and the two small releases. r_i is the row of the
+    user's ratings less their own mean, shrunk by what these say, 0 for unrated items, scaled down to a length of at
+    most L = `row_norm`, so that the second moment has the bounds L^2 and sqrt(2) L^2. With variances d_k, now of
+    ratings, relative to that of a single one, a user's a and z minimize
 
         sum over their items of (y_j - mean - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + shrinkage a^2.
 
@@ -104,14 +115,18 @@ class DPSVD(PrivateModel):
     Args:
         epsilon: The privacy parameter; all of it is spent.
         delta: The other one: a constant well below 1 / the number of users.
+        objective: What ratings are for: to predict "ratings", or as graded likes for "lists". Implicit feedback is for
+            lists.
         explore: About what share of a list of 20 to fill with items outside J, different ones for different histories.
-            It costs no privacy, but places. For implicit feedback.
+            It costs no privacy, but places. For lists.
+        features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
+            by "|"). They are public, cost no privacy, and place items that few users have. For lists.
         rank: The most directions, for ratings; by default as many as stand out of the noise, up to 64.
         row_norm: L, the length of a typical user's centered row of ratings, public; by default from the range of
             ratings and the number of items (`discreet.models.centering.public_row_norm`).
         centre: Whether users subtract their own mean. Without, for low-rank approximation of a matrix whose zeros mean
             something, predictions have no offset.
-        max_items: The largest J. Memory grows with its square, time with its cube.
+        max_items: The largest J. Memory grows with its square, time with its cube. A power step has more items.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning.
 
@@ -122,14 +137,18 @@ class DPSVD(PrivateModel):
         n_users_: About how many users there were, from the trace of the second moment. For ratings it counts a user
             whose row is shorter than L as a part of one.
         shrinkage_: How many ratings of the mean are added to a user's own, for ratings that are centered; else None.
+        unit_: How far users' ratings spread about their means, for lists from ratings; else None.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_", "shrinkage_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_", "shrinkage_", "unit_")
+    _in_spark: ClassVar[bool] = True
 
     epsilon: float
     delta: float
+    objective: Literal["ratings", "lists"] = "ratings"
     explore: float = 0.0
+    features: Sequence[str] | None = None
     rank: int | None = None
     row_norm: float | None = None
     centre: bool = True
@@ -140,6 +159,7 @@ class DPSVD(PrivateModel):
     exploration_: Array = field(init=False)
     n_users_: float = field(init=False)
     shrinkage_: float | None = field(init=False)
+    unit_: float | None = field(init=False)
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPSVD:
@@ -150,7 +170,8 @@ class DPSVD(PrivateModel):
 
     def _check_parameters(self) -> None:
         probability("delta", self.delta)
-        check_parameters(self, positives=("epsilon", "row_norm"), wholes=("max_items", "rank"))
+        objectives = {"objective": ("ratings", "lists")}
+        check_parameters(self, positives=("epsilon", "row_norm"), wholes=("max_items", "rank"), choices=objectives)
         if not (isinstance(self.explore, int | float) and 0 <= self.explore < 1):
             raise DataError(f"explore: a share from 0 to below 1 is needed, not {self.explore!r}")
 
@@ -164,20 +185,29 @@ class DPSVD(PrivateModel):
         self._check_parameters()
         whole("n_items", n_items, 1)
         mu = self._mu()
-        return Plan.gaussian(mu, with_user_means(shares(mu)) if self.centre and not implicit else shares(mu))
+        popularity, lists = popularity_share(mu), implicit or self.objective == "lists"
+        rest = choice_shares(1 - popularity) if lists else {SECOND_MOMENT: 1 - popularity}
+        lines = {POPULARITY: popularity, **rest}
+        centered = not implicit and (lists or self.centre)
+        return Plan.gaussian(mu, with_user_means(lines) if centered else lines)
 
     def _plan_for(self, ratings: Interactions) -> Plan:
         return self.plan(ratings.n_items, implicit=ratings.implicit)
 
     def _check_data(self, ratings: Interactions) -> None:
-        if ratings.implicit:
+        if not ratings.implicit:
+            require_ratings("DPSVD", ratings)
+        if ratings.implicit or self.objective == "lists":
+            item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
             return
-        if self.explore:
-            raise DataError(
-                "explore: is for implicit feedback; leave it out for ratings, or use ratings.to_implicit(...)"
-            )
+        for name in ("explore", "features"):
+            if getattr(self, name):
+                raise DataError(f"{name}: is for lists; leave it out for ratings, or give objective='lists'")
         require_rank(self.rank, ratings.n_items)
         self._centering(ratings)  # raises if there is no bound
+
+    def _public_inputs(self) -> dict[str, str]:
+        return {"features": ", ".join(self.features)} if self.features else {}
 
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
         # The trace has the noise of so many numbers; in the unit of a user, so that L is 1 here.
@@ -189,32 +219,41 @@ class DPSVD(PrivateModel):
         return Centering.public("DPSVD", ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
-        popularity = releaser.release(POPULARITY, statistic, user_batches(ratings, n_jobs=self.n_jobs), equal_weights)
-        chosen = Chosen.by(popularity, releaser.noise(SECOND_MOMENT, GramSum(1, 1.0)).std, self.max_items)
-        learn = self._from_histories if ratings.implicit else self._from_ratings
-        return {"popularity_": popularity.values.astype(np.float32), **learn(releaser, ratings, chosen)}
+        lists = ratings.implicit or self.objective == "lists"
+        return self._for_lists(releaser, ratings) if lists else self._from_ratings(releaser, ratings)
 
-    def _from_histories(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
-        n = len(chosen.items)
-        users = user_batches(ratings, dense_users(n), n_jobs=self.n_jobs)
-        moment = releaser.release(SECOND_MOMENT, GramSum(n, 1.0), users, Residuals.of(chosen))
-        spectrum = Spectrum.of(moment, chosen)
+    def _for_lists(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        grading = None if ratings.implicit else Grading.of(private_user_means(releaser, ratings))
+
+        def users(most: int | None = None) -> Blocks[UserBatch]:
+            all_users = user_batches(ratings, most, n_jobs=self.n_jobs)
+            return all_users if grading is None else all_users.map(grading.apply)
+
+        statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
+        weights = equal_weights if grading is None else own_weights
+        popularity = releaser.release(POPULARITY, statistic, users(), weights)
+        features = item_features(ratings.catalogue, self.features or ())
+        choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS, features=features)
+        chosen, spectrum = choices.chosen, choices.spectrum
         random, columns = exploration(chosen, spectrum, self.explore)
-        factors = np.hstack([item_factors(chosen, spectrum), columns])
         return {
-            "item_factors_": factors.astype(np.float32),
+            "popularity_": popularity.values.astype(np.float32),
+            "item_factors_": np.hstack([choices.item_factors, columns], dtype=np.float32),
             "item_bias_": (COMMON_TASTE * chosen.common).astype(np.float32),
             "history_weights_": chosen.weights,
             "exploration_": random.astype(np.float32),
-            "value_range_": (0.0, 1.0),
-            "implicit_": True,
-            "global_mean_": 1.0,
+            "value_range_": (0.0, 1.0) if ratings.implicit else ratings.value_range,
+            "implicit_": ratings.implicit,
+            "global_mean_": 1.0 if grading is None else grading.mean,
             "n_users_": spectrum.n_users,
-            "shrinkage_": None,
+            "shrinkage_": None if grading is None else grading.shrinkage,
+            "unit_": None if grading is None else grading.unit,
         }
 
-    def _from_ratings(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
+    def _from_ratings(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
+        popularity = releaser.release(POPULARITY, statistic, user_batches(ratings, n_jobs=self.n_jobs), equal_weights)
+        chosen = Chosen.by(popularity, releaser.noise(SECOND_MOMENT, GramSum(1, 1.0)).std, self.max_items)
         m, n, centering = ratings.n_items, len(chosen.items), self._centering(ratings)
         if self.centre:
             centering = centering.about(private_user_means(releaser, ratings))
@@ -222,6 +261,7 @@ class DPSVD(PrivateModel):
         users, bound = users.map(partial(on_items, centering.entries, places(chosen.items, m))), centering.row_norm**2
         moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, attrgetter("values"))
         return {
+            "popularity_": popularity.values.astype(np.float32),
             "item_factors_": rating_factors(moment, chosen.items, m, self.rank).astype(np.float32),
             "item_bias_": np.zeros(m, np.float32),
             "history_weights_": (chosen.weights > 0).astype(np.float64),
@@ -231,6 +271,7 @@ class DPSVD(PrivateModel):
             "global_mean_": float(centering.centre),
             "n_users_": max(float(np.trace(moment.values)) / bound, 1.0),
             "shrinkage_": centering.shrinkage,
+            "unit_": None,
         }
 
     def _make_fold_in(self) -> FoldIn:
@@ -240,19 +281,30 @@ class DPSVD(PrivateModel):
         d_k, the z that minimizes |h - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2 has z_k = sqrt(d_k) / (d_k + lam) q_k . h.
         Where columns hold sqrt(f_k) q_k, f_k = d_k / (d_k + lam), the vector sum_j h_j columns_j gives the same scores.
         """
-        if not self.implicit_:
+        if self._predicts_ratings:
             base = self.item_bias_ + np.float32(self.global_mean_)
             return rating_fold_in(self.item_factors_, base, self.shrinkage_)
         known = self.item_factors_.shape[1] - self.exploration_.shape[1]
         loadings = np.hstack([self.item_factors_[:, :known], self.exploration_])
         loadings[self.history_weights_ == 0] = 0
+        grading = None
+        if self.unit_ is not None and self.shrinkage_ is not None:
+            grading = Grading(self.global_mean_, self.shrinkage_, self.unit_)
         return LinearFoldIn(
-            columns=self.item_factors_, base=self.item_bias_, loadings=loadings, weights=self.history_weights_
+            columns=self.item_factors_,
+            base=self.item_bias_,
+            loadings=loadings,
+            weights=self.history_weights_,
+            grading=grading,
         )
+
+    @property
+    def _predicts_ratings(self) -> bool:
+        return not self.implicit_ and self.objective == "ratings"
 
     def _similar_columns(self) -> slice:
         """The columns of `item_factors_` that say what items are like."""
-        if not self.implicit_:
+        if self._predicts_ratings:
             return super()._similar_columns()
         # Popularity is common to all items, and random vectors say nothing.
         return slice(1, self.item_factors_.shape[1] - self.exploration_.shape[1])
@@ -263,7 +315,7 @@ class DPSVD(PrivateModel):
         if weights.shape != (len(self.catalogue_),) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise DataError(f"history_weights_: {len(self.catalogue_)} finite numbers of at least 0 are needed")
         random = self.exploration_
-        least = self.item_factors_.shape[1] if self.implicit_ else 1
+        least = 1 if self._predicts_ratings else self.item_factors_.shape[1]
         if random.ndim != 2 or len(random) != len(weights) or random.shape[1] >= least:
             raise DataError(f"exploration_: {random.shape} does not fit factors of shape {self.item_factors_.shape}")
 

@@ -167,7 +167,7 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
         low, high = ratings.value_range
         clamp = float(self.clamp or CLAMP * (high - low))
         cleansed = PublishedCleansing((low + high) / 2, (high - low) / 2, clamp, self.max_items).run(releaser, ratings)
-        users = UserMeans((low + high) / 2, SHRINKAGE if self.predictor == "svd" else DAMPING, math.nan)
+        users = UserMeans((low + high) / 2, SHRINKAGE if self.predictor == "svd" else DAMPING, math.nan, math.nan)
         return self._learned(cleansed, (low, high), users)
 
 

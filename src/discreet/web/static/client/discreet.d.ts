@@ -34,6 +34,7 @@ export class Model {
   readonly titles: (string | null)[] | null;
   readonly columns: Record<string, (string | number | boolean | null)[]>;
   readonly rank: number;
+  readonly scoresAreRatings: boolean;
   number(item: Item): number;
   title(item: Item): string;
   foldIn(history: History): { offset: number; vector: Float64Array };

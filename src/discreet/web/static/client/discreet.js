@@ -10,13 +10,13 @@
  * items. The mathematics is in scoring.js and what it imports, and agrees with Python to 1e-5.
  */
 import { ModelError, parsed, read, requireUnchanged, unpacked } from "./files.js";
-import { best, dot } from "./linalg.js";
+import { best } from "./linalg.js";
 import { Scoring } from "./scoring.js";
 
 export { ModelError };
 
 export const FORMAT = "discreet-web";
-export const VERSION = 1;
+export const VERSION = 2;
 const TOLERANCE = 1e-5; // of scores, relative to the range of values
 
 /** An item that the model does not know, or a rating that cannot be one. */
@@ -66,9 +66,11 @@ export class Model {
     this.columns = items.columns;
     this.rank = description.rank;
     this.arrays = unpacked(buffer, description.arrays);
-    this.scoring = new Scoring(description.scoring, this.arrays, this.rank);
+    this.scoring = new Scoring(description.scoring, this.arrays);
     this.numbers = new Map(this.ids.map((id, number) => [String(id), number]));
-    if (this.ids.length !== description.items || this.arrays.columns.length !== description.items * this.rank) {
+    const { lists, ratings } = this.scoring;
+    const fit = [lists, ratings].every(({ arrays, rank }) => arrays.base.length === this.ids.length && rank % 1 === 0);
+    if (this.ids.length !== description.items || lists.rank !== this.rank || !fit) {
       throw new ModelError("the arrays and the items do not fit together");
     }
   }
@@ -86,16 +88,21 @@ export class Model {
   }
 
   /**
-   * The user's own offset and vector. They describe the user: keep them where the history is.
+   * The user's own offset and vector, behind `predict`. They describe the user: keep them where the history is.
    * @returns {{offset: number, vector: Float64Array}}
    */
   foldIn(history) {
-    return this.scoring.foldIn(this.#read(history));
+    return this.scoring.ratings.person(this.#read(history));
   }
 
-  /** The score of every item, in the order of `ids`: the rating that is expected, not cut to the range of values. */
+  /** The score of every item, in the order of `ids`: what `recommend` orders by. */
   scores(history) {
-    return this.scoring.scores(this.#read(history));
+    return this.#scores(this.#read(history));
+  }
+
+  /** Whether scores are predicted ratings; some models have scores of their own for lists. */
+  get scoresAreRatings() {
+    return !this.description.implicit && this.scoring.ratings === this.scoring.lists;
   }
 
   /**
@@ -109,7 +116,7 @@ export class Model {
    */
   recommend(history, { n = 10, excludeSeen = true, allow = null, deny = null } = {}) {
     const seen = this.#read(history);
-    return this.#named(this.#best(this.scoring.scores(seen), { n, seen: excludeSeen ? seen : [], allow, deny }));
+    return this.#named(this.#best(this.#scores(seen), { n, seen: excludeSeen ? seen : [], allow, deny }));
   }
 
   /** The rating that each item would get, within the range of values; a score for implicit feedback. */
@@ -118,12 +125,10 @@ export class Model {
       implicit,
       value_range: [low, high],
     } = this.description;
-    const rows = this.#read(history);
-    const { offset, vector } = this.scoring.foldIn(rows);
+    const predicted = this.scoring.predictions(this.#read(history));
     return items.map((item) => {
-      const at = this.number(item);
-      const score = this.arrays.base[at] + offset + dot(this.arrays.columns, at, vector, this.rank);
-      return implicit ? score : Math.min(Math.max(score, low), high);
+      const value = predicted(this.number(item));
+      return implicit ? value : Math.min(Math.max(value, low), high);
     });
   }
 
@@ -156,9 +161,7 @@ export class Model {
   explain(history, item) {
     const rows = this.#read(history);
     const at = this.number(item);
-    const deduction = this.scoring.deduction(this.scoring.foldIn(rows).vector);
-    const baseline = (rows.length ? this.arrays.base[at] : this.arrays.cold[at]) - deduction(at);
-    const adds = rows.length ? this.scoring.contributions(rows, at) : [];
+    const { baseline, adds } = this.scoring.explained(rows, at);
     const contributions = rows
       .map(([number, rating], i) => ({
         item: this.ids[number],
@@ -170,15 +173,18 @@ export class Model {
     return { item: this.ids[at], score: baseline + adds.reduce((sum, part) => sum + part, 0), baseline, contributions };
   }
 
-  /** Compute the scores that came with the model; throws if this machine gets others. */
+  /** Compute the scores and predictions that came with the model; throws if this machine gets others. */
   check() {
     const {
       value_range: [low, high],
       check,
     } = this.description;
-    for (const { history, items, scores } of check) {
-      const found = this.scoring.scores(history);
-      const off = Math.max(...items.map((item, i) => Math.abs(found[item] - scores[i])));
+    for (const { history, items, scores, predictions } of check) {
+      const [score, predicted] = [this.scoring.scores(history), this.scoring.predictions(history)];
+      const off = Math.max(
+        ...items.map((item, i) => Math.abs(score(item) - scores[i])),
+        ...items.map((item, i) => Math.abs(predicted(item) - predictions[i])),
+      );
       if (!(off <= TOLERANCE * Math.max(high - low, 1))) {
         throw new ModelError(`scores differ by ${off} from those that came with the model; it was changed`);
       }
@@ -204,6 +210,11 @@ export class Model {
       if (!rows.has(number)) rows.set(number, rating);
     }
     return [...rows].sort((a, b) => a[0] - b[0]);
+  }
+
+  #scores(rows) {
+    const score = this.scoring.scores(rows);
+    return Float64Array.from(this.ids, (_, at) => score(at));
   }
 
   #best(scores, { n, seen, allow, deny }) {

@@ -38,10 +38,20 @@ export class Linear {
     };
   }
 
-  /** Weights of the items, whatever was said of them: of length 1 together, or 0 if none of them counts. */
+  /** Weights of the items, times what their ratings say: of length 1 together, or 0 if none of them counts. */
   #weighed(rows) {
-    const weights = rows.map(([number]) => this.arrays.weights[number]);
+    const grade = this.#grading(rows);
+    const weights = rows.map(([number, rating]) => this.arrays.weights[number] * grade(rating));
     const length = Math.sqrt(total(weights.map((weight) => weight * weight)));
     return weights.map((weight) => (length > 0 ? weight / length : 0));
+  }
+
+  /** How much more an item counts the higher it is rated, about the person's own shrunken mean: Grading in Python. */
+  #grading(rows) {
+    const { grading } = this.settings;
+    if (!grading) return () => 1;
+    const about = ([, rating]) => rating - grading.mean;
+    const own = grading.mean + total(rows.map(about)) / (rows.length + grading.shrinkage);
+    return (rating) => Math.max(1 + grading.slope * (rating - own), 0);
   }
 }

@@ -11,57 +11,90 @@ const KINDS = new Map([
   ["linear", Linear],
   ["replay", Replay],
 ]);
+const RATINGS = "ratings."; // begins the names of arrays that are only for predictions
 
-export class Scoring {
-  #foldIn;
+/** One way to fold a person in, with its arrays: columns, base, and what its kind needs. */
+class FoldIn {
+  #kind;
 
-  /**
-   * @param {object} settings the part "scoring" of model.json.
-   * @param {object} arrays by name: columns, base, cold, and what the kind of fold-in needs.
-   * @param {number} rank the number of columns.
-   */
-  constructor(settings, arrays, rank) {
-    Object.assign(this, { settings, arrays, rank });
-    const { kind } = settings.fold_in;
-    const Kind = KINDS.get(kind);
-    if (!Kind) throw new ModelError(`the model folds people in by ${kind}, which is not known here`);
-    this.#foldIn = new Kind(settings.fold_in, arrays, rank);
+  constructor(settings, arrays) {
+    const Kind = KINDS.get(settings.kind);
+    if (!Kind) throw new ModelError(`the model folds people in by ${settings.kind}, which is not known here`);
+    this.arrays = arrays;
+    this.rank = arrays.columns.length / arrays.base.length;
+    this.#kind = new Kind(settings, arrays, this.rank);
   }
 
   /** A person's own offset and vector. */
-  foldIn(rows) {
-    return this.#foldIn.foldIn(rows);
+  person(rows) {
+    return rows.length ? this.#kind.foldIn(rows) : { offset: 0, vector: new Float64Array(this.rank) };
   }
 
-  /** What each rating adds to the score of an item; they and what is expected add up to it. */
+  /** What is expected of an item, by its number, from a person's offset and vector. */
+  expected({ offset, vector }, base = this.arrays.base) {
+    return (at) => base[at] + offset + dot(this.arrays.columns, at, vector, this.rank);
+  }
+
+  /** What each rating adds to what is expected of an item; they and `base` add up to it. */
   contributions(rows, at) {
-    return this.#foldIn.contributions(rows, at);
+    return rows.length ? this.#kind.contributions(rows, at) : [];
+  }
+}
+
+export class Scoring {
+  /**
+   * @param {object} settings the part "scoring" of model.json.
+   * @param {object} arrays by name: columns, base, cold, and what the kind of fold-in needs.
+   */
+  constructor(settings, arrays) {
+    Object.assign(this, { settings, arrays });
+    /** For lists. */
+    this.lists = new FoldIn(settings.fold_in, arrays);
+    /** For predictions. */
+    this.ratings = settings.ratings ? new FoldIn(settings.ratings, within(arrays, RATINGS)) : this.lists;
   }
 
-  /** The score of every item. */
+  /** The prediction of each item, by its number; not cut to the range of values. */
+  predictions(rows) {
+    return this.ratings.expected(this.ratings.person(rows));
+  }
+
+  /** The score of each item, by its number. */
   scores(rows) {
-    const { base, cold, columns } = this.arrays;
-    const { offset, vector } = rows.length ? this.foldIn(rows) : { offset: 0, vector: new Float64Array(this.rank) };
-    const expected = rows.length ? base : cold;
-    const deduction = this.deduction(vector);
-    const scores = new Float64Array(base.length);
-    for (let at = 0; at < scores.length; at++) {
-      scores[at] = expected[at] + offset + dot(columns, at, vector, this.rank) - deduction(at);
-    }
-    return scores;
+    const person = this.lists.person(rows);
+    const expected = this.lists.expected(person, this.#base(rows));
+    const deduction = this.#deduction(person);
+    return (at) => expected(at) - deduction(at);
+  }
+
+  /** The score of an item without the contributions of a history, and these; they add up to the score. */
+  explained(rows, at) {
+    const baseline = this.#base(rows)[at] - this.#deduction(this.lists.person(rows))(at);
+    return { baseline, adds: this.lists.contributions(rows, at) };
+  }
+
+  #base(rows) {
+    return rows.length ? this.arrays.base : this.arrays.cold;
   }
 
   /** What is subtracted from the score of an item that is not well known: `caution` standard deviations. */
-  deduction(vector) {
+  #deduction({ vector }) {
     const { caution } = this.settings;
     const { variance } = this.arrays;
     if (!caution) return () => 0;
+    const { rank } = this.lists;
     const squares = vector.map((value) => value * value);
-    const width = this.rank + 1;
+    const width = rank + 1;
     return (at) => {
       let sum = variance[at * width];
-      for (let c = 0; c < this.rank; c++) sum += variance[at * width + 1 + c] * squares[c];
+      for (let c = 0; c < rank; c++) sum += variance[at * width + 1 + c] * squares[c];
       return caution * Math.sqrt(sum);
     };
   }
+}
+
+/** The arrays whose names begin with a prefix, without it. */
+function within(arrays, prefix) {
+  const found = Object.entries(arrays).filter(([name]) => name.startsWith(prefix));
+  return Object.fromEntries(found.map(([name, array]) => [name.slice(prefix.length), array]));
 }

@@ -1,0 +1,24 @@
+// What all files share: exported names, and item numbers of any size.
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+// Item numbers, of 1, 2 or 4 bytes without a sign.
+typedef struct {
+  const void *data;
+  int64_t bytes;
+} Indices;
+
+static inline size_t item_at(Indices indices, int64_t at) {
+  if (indices.bytes == 1) return ((const uint8_t *)indices.data)[at];
+  if (indices.bytes == 2) return ((const uint16_t *)indices.data)[at];
+  return ((const uint32_t *)indices.data)[at];
+}

@@ -1,0 +1,146 @@
+"""Directions of taste from what users choose together: the releases for it, and what is learned from them.
+
+A model gives users' histories with a nonnegative weight for each item, and popularities that it has released. It may be
+one that has other releases, too: its plan has the two lines, with shares of its own. Proof: docs/proofs/dpsvd.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from discreet.engine import Blocks
+from discreet.engine.batches import DENSE_CELLS, dense_users
+from discreet.models.centering import on_items
+from discreet.models.eigen import places
+from discreet.models.rows import FOLDS
+from discreet.models.spectral.contributions import PowerStep, Residuals
+from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, after_power_step, by_features
+from discreet.privacy import GramSum, Noisy, OuterSum, Releaser
+from discreet.privacy.statistics import UserBatch
+from discreet.typing import Array
+
+SECOND_MOMENT, POWER_STEP = "second moment of histories", "power step of histories"
+LABELS = (SECOND_MOMENT, POWER_STEP)
+STEP_SHARE = 0.4  # of what both releases have
+LEAST_POPULARITY = 1.2  # of an item in the power step, in units of the length of the noise of its row
+MOST_CELLS = 1 << 25  # numbers of a power step
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What histories say about taste."""
+
+    chosen: Chosen
+    spectrum: Spectrum
+    moment: Noisy  # the second moment that it is from
+    items: Array  # the numbers of that one's items
+    features: Array  # public, of all items
+
+    @property
+    def item_factors(self) -> Array:
+        """One vector for each item: the common taste, and sqrt(f_k) q_k.
+
+        That is for the chosen items; for the others it is what their features predict, or 0.
+        """
+        chosen, vectors = self.chosen, self.spectrum.vectors * np.sqrt(self.spectrum.shrinkage)
+        factors = np.zeros((len(chosen.weights), 1 + vectors.shape[1]), np.float32)
+        factors[:, 0] = chosen.common
+        if self.features.shape[1]:
+            factors[:, 1:] = by_features(self.features, chosen.common, chosen.items, vectors)
+        factors[chosen.items, 1:] = vectors
+        return factors
+
+
+class Pool(Protocol):
+    """What earlier releases say of a second moment."""
+
+    def std(self, std: float) -> float:
+        """The noise of a new release with this standard deviation, pooled."""
+        ...
+
+    def __call__(self, release: Noisy, items: Array) -> Noisy:
+        """A new release, of items with these numbers, pooled."""
+        ...
+
+
+def choice_shares(share: float) -> dict[str, float]:
+    """The two lines of a plan that `learn_choices` needs, given what share of mu^2 they have together."""
+    return {SECOND_MOMENT: (1 - STEP_SHARE) * share, POWER_STEP: STEP_SHARE * share}
+
+
+def learn_choices(
+    releaser: Releaser,
+    users: Callable[[int], Blocks[UserBatch]],
+    popularity: Noisy,
+    most_items: int,
+    *,
+    labels: Sequence[str] = (SECOND_MOMENT,),
+    features: Array | None = None,
+    pool: Pool | None = None,
+) -> Choices:
+    """Choose items by their popularity, and release how they are chosen together.
+
+    With two labels, and if the second moment's items J have much of what is chosen, it is released twice: the mean is
+    as good as one release with the whole share. Else there are many items that it cannot tell from noise, and the
+    second release is a step of the power method from the directions that were found: its noise is that of k numbers for
+    an item, not that of a matrix of all items.
+
+    Args:
+        releaser: Its plan has the labels.
+        users: All users, at most so many in a batch; a value is the user's weight of that item, at least 0.
+        popularity: Of each item, released: a sum over users of vectors of length at most 1.
+        most_items: The most items in the second moment.
+        labels: Of the releases: one, or two if there may be a power step.
+        features: Public numbers that describe all items, (items, any number): they tell of items that few users have.
+        pool: Pools the second moment with earlier ones.
+    """
+    described = np.zeros((len(popularity.values), 0)) if features is None else features
+    precisions = [releaser.noise(label, GramSum(1, 1.0)).std ** -2 for label in labels]
+    std = sum(precisions) ** -0.5
+    chosen = Chosen.by(popularity, std if pool is None else pool.std(std), most_items)
+    n, rows = len(chosen.items), Residuals.of(chosen)
+
+    def second_moment(label: str) -> Noisy:
+        return releaser.release(label, GramSum(n, 1.0), users(dense_users(n)), rows)
+
+    first = second_moment(labels[0])
+    if len(labels) > 1 and not chosen.dense:
+        moment = first if pool is None else pool(first, chosen.items)
+        directions = Directions.of(moment, chosen)
+        if directions.vectors.shape[1]:
+            wide, step = _power_step(releaser, users, popularity, (chosen, directions), labels[1])
+            spectrum = after_power_step(step, directions, chosen, wide, described)
+            return Choices(wide.expecting(popularity, described), spectrum, moment, chosen.items, described)
+    moments = [first, *(second_moment(label) for label in labels[1:])]
+    mean = sum(a * moment.values for a, moment in zip(precisions, moments, strict=True)) * std**2
+    moment = Noisy(mean, std) if pool is None else pool(Noisy(mean, std), chosen.items)
+    spectrum = Spectrum.of(moment, chosen)
+    return Choices(chosen.expecting(popularity, described), spectrum, moment, chosen.items, described)
+
+
+def _power_step(
+    releaser: Releaser,
+    users: Callable[[int], Blocks[UserBatch]],
+    popularity: Noisy,
+    found: tuple[Chosen, Directions],
+    label: str,
+) -> tuple[Chosen, Noisy]:
+    """The items of a power step, and the release."""
+    chosen, directions = found
+    n_items, k = len(popularity.values), directions.vectors.shape[1]
+    std = releaser.noise(label, OuterSum((1, k), 1.0)).std
+    wide = chosen.wider(popularity, LEAST_POPULARITY * std * k**0.5, MOST_CELLS // k)
+    loadings = np.zeros((len(wide.items), k))
+    loadings[np.searchsorted(wide.items, chosen.items)] = directions.vectors
+    contribution = PowerStep(loadings, wide.weights[wide.items], chosen.weights[wide.items])
+    some = users(max(DENSE_CELLS // (FOLDS * k), 1)).map(partial(on_items, _values, places(wide.items, n_items)))
+    return wide, releaser.release(label, OuterSum(loadings.shape, 1.0), some, contribution)
+
+
+def _values(part: UserBatch) -> Array:
+    return part.values

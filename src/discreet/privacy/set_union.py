@@ -1,0 +1,127 @@
+"""Which items people have, if that is private too: differentially private set union (private partition selection).
+
+Each user gives the weight 1 / sqrt(k) to k of their items. Items that anyone has given weight to get noise, and those
+above a threshold become public. Items that only one person has pass it with probability `delta` at most, so that nobody
+can tell from the set that this person was there (Gopi et al. 2020). docs/proofs/private-catalog.md has the proof.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from discreet.errors import PrivacyError
+from discreet.privacy.guarantee import Cost, ThresholdEvent, sensitivity_factor
+from discreet.privacy.lattice import Grid, GridArray, scatter
+from discreet.privacy.noise import Gaussian, NoiseSource
+from discreet.privacy.statistics import Statistic, UserBatch, countable, fine_grid
+from discreet.typing import Array, Integers
+from discreet.validation import probability, whole
+
+MOST = 256  # of a user's items that count: the threshold grows with it, slowly
+MOST_POSSIBLE = 1 << 16
+LEAST_DELTA = 1e-100
+
+
+def weights(grid: Grid, most: int) -> Integers:
+    """What each of k items of a user counts, for k = 0, ..., most: 1 / sqrt(k) in grid units, rounded down.
+
+    k times the square of the k-th is at most the square of 1, in exact integers.
+    """
+    one = 1 << -grid.exponent if grid.exponent <= 0 else 0
+    found = np.array([0, *(math.isqrt(one * one // k) for k in range(1, most + 1))], np.int64)
+    if not found[-1]:
+        raise PrivacyError("epsilon: too little to choose items with: the noise would drown out any number of people")
+    return found
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """What the noisy weight of an item must reach to become public.
+
+    Attributes:
+        delta: The largest probability that any item passes that only one person has.
+        most: How many items each user gives weight to, at most.
+    """
+
+    delta: float
+    most: int = MOST
+
+    def __post_init__(self) -> None:
+        if probability("delta", self.delta) < LEAST_DELTA:
+            raise PrivacyError(f"delta: at least {LEAST_DELTA:g} is needed for a threshold, not {self.delta:g}")
+        object.__setattr__(self, "most", whole("most", self.most, 1, MOST_POSSIBLE))
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs, beside the noise."""
+        return Cost.of(ThresholdEvent(self.delta))
+
+    def units(self, std: float, grid: Grid) -> int:
+        """The threshold in grid units, for noise round(std Z) on the grid.
+
+        If only one person has k items, each weighs w = 1 / sqrt(k) at most, and passes a threshold t with probability
+        p = Phi(-(t - w - 1/2) / std). None passes with probability (1 - p)^k at least, which must be 1 - delta or more.
+        """
+        from scipy.special import ndtri
+
+        k = np.arange(1, self.most + 1)
+        passing = -np.expm1(np.log1p(-self.delta) / k)
+        needed = weights(grid, self.most)[1:] + 0.5 - grid.units(std) * ndtri(passing)
+        most = float(needed.max())
+        return math.ceil(most + 1e-9 * abs(most)) + 1  # rounded up by far more than the error of `ndtri`
+
+    def passed(self, statistic: GridArray, noise: Any, source: NoiseSource) -> npt.NDArray[Any]:
+        """The places of the entries that pass, and their noisy values, as two rows. Only positive entries get noise."""
+        if not isinstance(noise, Gaussian) or noise.symmetric or statistic.values.ndim != 1:
+            raise PrivacyError("noise: a threshold is proved for a vector with Gaussian noise")
+        least = self.units(noise.std, statistic.grid) * statistic.grid.step
+        there = np.flatnonzero(statistic.values > 0)
+        noisy = noise.add(GridArray(statistic.values[there], statistic.grid), source)
+        return np.stack([there, noisy])[:, noisy >= least]
+
+
+@dataclass(frozen=True)
+class SetUnion(Statistic):
+    """The weight of each item: the sum over users of 1 / sqrt(k) for each of k of their items, at most `most`.
+
+    Of a user with more, evenly spaced ones in their own row count. A contribution says for each entry whether it is to
+    count at all (items that are public already need not). Weights are positive, so sqrt 2 is enough for replace.
+    """
+
+    size: int  # how many different items there are: private, and not published by a release with a threshold
+    most: int = MOST
+
+    def __post_init__(self) -> None:
+        whole("size", self.size, 1)
+        whole("most", self.most, 1, MOST_POSSIBLE)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One number for each item."""
+        return (self.size,)
+
+    def sensitivity(self, adjacency: str) -> float:
+        """1 for add-remove, sqrt 2 for replace."""
+        return sensitivity_factor(adjacency, nonnegative=True)
+
+    def grids_for(self, std: float) -> tuple[Grid, ...]:
+        """One, for the weights."""
+        return (fine_grid(std, 1.0),)
+
+    def encode(self, batch: UserBatch, contribution: Array) -> Array:
+        """The weights of some users, in exact integers."""
+        items, counts = countable(batch, self.size)
+        wanted = np.asarray(contribution, bool)
+        if wanted.shape != items.shape:
+            raise PrivacyError("contribution: say for each entry whether it counts")
+        wanted = wanted if counts is None else wanted & counts
+        n, owners = len(batch.indptr) - 1, batch.owners[wanted]
+        own = np.bincount(owners, minlength=n)
+        place = np.arange(len(owners)) - np.repeat(np.cumsum(own) - own, own)  # of an entry in its user's row
+        k, d = np.minimum(own, self.most)[owners], own[owners]
+        chosen = (place + 1) * k // d > place * k // d
+        units = weights(self.grid, self.most)[k[chosen]]
+        return scatter(items[wanted][chosen], units, self.size)

@@ -1,0 +1,105 @@
+"""DPALS with objective="both": ratings and lists from one fit and one budget."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.data.interactions import Interactions
+from discreet.errors import DataError
+from discreet.models.als.model import STEP, settings
+from discreet.models.base import Model
+from discreet.models.spectral.choices import LABELS
+from discreet.testing import ModelConformance
+from tests.models.als.test_model import DELTA, seeded
+
+
+class TestDPALSWithLists(ModelConformance):
+    n_users = 600
+    implicit = False
+
+    def model(self, **params: Any) -> Model:
+        given = {"epsilon": 50.0, "delta": DELTA, "n_users_hint": 600, "objective": "both"}
+        return discreet.DPALS(**{**given, **params})
+
+    def fit(self, model: Model, ratings: Interactions) -> Model:
+        return model.fit(ratings, ledger=seeded(model.get_params()["epsilon"]))
+
+
+@pytest.fixture(scope="module")
+def split() -> tuple[Interactions, Interactions]:
+    ratings = discreet.datasets.movielens_like(2500, 500, 120_000, random_state=3)
+    train, _, test = discreet.splits.holdout(ratings, valid=0.0, test=0.2, random_state=0)
+    return train, test
+
+
+def fitted(train: Interactions, seed: int = 1, **params: Any) -> discreet.DPALS:
+    model = discreet.DPALS(**{"epsilon": 10.0, "delta": DELTA, "n_users_hint": 2500, **params})
+    return model.fit(train, ledger=seeded(model.epsilon, seed))
+
+
+def recall(model: Any, train: Interactions, test: Interactions) -> float:
+    return float(discreet.evaluate(model, test.to_implicit(4), history=train, metrics=["recall@20"])["recall@20"])
+
+
+def rmse(model: Any, train: Interactions, test: Interactions) -> float:
+    return float(discreet.evaluate(model, test, history=train, metrics=["rmse"])["rmse"])
+
+
+def test_lists_are_better_than_what_is_popular_and_ratings_hardly_worse(split: Any) -> None:
+    both, ratings, popular = fitted(split[0], objective="both"), fitted(split[0]), discreet.Popularity().fit(split[0])
+    assert recall(both, *split) > 1.05 * max(recall(popular, *split), recall(ratings, *split))
+    assert rmse(both, *split) < 1.01 * rmse(ratings, *split)
+
+
+def test_lists_have_their_share_of_the_budget_and_no_release_is_made_twice(split: Any) -> None:
+    both = fitted(split[0], objective="both")
+    labels = [release["label"] for release in both.statement().certificate["releases"]]
+    assert [label for label in labels if label in LABELS] == list(LABELS)
+    assert "second moment" not in labels
+    assert both.guarantee_.epsilon <= 10
+
+
+@pytest.mark.parametrize("n_users", [100, 1_000, 10_000, 10**7])
+@pytest.mark.parametrize("mu", [0.03, 0.27, 2.0, 8.0])
+@pytest.mark.parametrize("n_items", [1, 100, 5000])
+def test_shares_of_lists(n_users: int, mu: float, n_items: int) -> None:
+    shared = settings(mu, n_items, n_users, lists=True).shares
+    total = sum(share if isinstance(share, float) else share[0] for share in shared.values())
+    assert total == pytest.approx(1, rel=1e-12)
+    lists, steps = sum(shared[label] for label in LABELS), shared[STEP][0]
+    assert 0 < lists <= 0.28 + 1e-12
+    assert steps > 0.2
+    assert settings(mu, n_items, 2 * n_users, lists=True).shares[LABELS[0]] >= shared[LABELS[0]]
+
+
+def test_going_on_pools_what_is_chosen_together(split: Any) -> None:
+    first = fitted(split[0], objective="both", epsilon=2.0)
+    before = recall(first, *split)
+    epsilon = 2.0
+    for seed in range(3):
+        first.fit_more(split[0], seeded(epsilon, 10 + seed), epsilon=epsilon)
+    assert recall(first, *split) > 1.02 * before
+    assert np.isfinite(first.list_factors_).all()
+
+
+def test_new_items_and_lost_ones(split: Any, tmp_path: Any) -> None:
+    model = fitted(split[0], objective="both")
+    kept = [*(item for item in split[0].items if item % 7), 10_001, 10_002]
+    columns = split[0].to_arrow().select(["user", "item", "rating"]).to_pydict()
+    rows = [row for row in zip(*columns.values(), strict=True) if row[1] % 7]
+    again = discreet.read(rows, items=kept, value_range=(0.5, 5))
+    model.fit_more(again, seeded(5.0, 2), epsilon=5.0)
+    assert len(model.list_factors_) == len(kept)
+    model.save(tmp_path / "model")
+    loaded = discreet.load(tmp_path / "model")
+    history = dict.fromkeys(kept[:5], 4.0)
+    assert loaded.recommend(history, n=7).items == model.recommend(history, n=7).items
+
+
+def test_what_does_not_go_together(split: Any) -> None:
+    with pytest.raises(DataError, match="caution: is for lists by predicted rating"):
+        discreet.DPALS(epsilon=1, delta=DELTA, objective="both", caution=1.0).fit(split[0])
+    with pytest.raises(DataError, match="objective: one of"):
+        discreet.DPALS(epsilon=1, delta=DELTA, objective="lists").fit(split[0])
