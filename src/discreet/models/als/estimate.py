@@ -540,9 +540,11 @@ class Observation:
     variance: tuple[float, float]
 
     @classmethod
-    def of(cls, step: Noisy, gram: Noisy, frequencies: ItemFrequencies, bias_weight: float, clip: float) -> Observation:
-        """From the two releases of an item step."""
-        values, vectors = np.linalg.eigh(gram.values)
+    def of(
+        cls, step: Noisy, gram: Noisy, pooled: Array, frequencies: ItemFrequencies, *, bias_weight: float, clip: float
+    ) -> Observation:
+        """From the two releases of an item step, and the Gram matrices of all steps so far, pooled."""
+        values, vectors = np.linalg.eigh(pooled)
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
         undo = np.ones(len(K))
         undo[0] = 1 / bias_weight
@@ -550,7 +552,8 @@ class Observation:
         vectors = np.diagonal(K)[1:] / K[0, 0] * bias_weight**2
         c = frequencies.sums
         # What a user's residuals are scaled by is clip / (their length times that of the vectors), and adds up to K.
-        sizes, error = np.array([np.trace(K), K[0, 0]]), 2 * gram.std * np.array([math.sqrt(len(K)), 1.0])
+        sizes = np.array([np.trace(gram.values), gram.values[0, 0]])
+        error = 3 * gram.std * np.array([math.sqrt(len(K)), 1.0])
         least, most = (
             float((clip * c.sum() * bias_weight) ** 2 / np.maximum(each, 1e-9).prod())
             for each in (sizes + error, sizes - error)

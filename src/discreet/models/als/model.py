@@ -580,8 +580,8 @@ class Training:
             sizes = np.append(weight, np.ones(k - 1))
             pooled = pooled[:k, :k]
             pooled = pooled + 2 / (at + 2) * (gram.values / np.outer(sizes, sizes) - pooled)  # later vectors count more
-            shared = Noisy(pooled * np.outer(sizes, sizes), gram.std)
-            observed = Observation.of(sums, shared, frequencies, weight, s.step_clip)
+            shared = pooled * np.outer(sizes, sizes)
+            observed = Observation.of(sums, gram, shared, frequencies, bias_weight=weight, clip=s.step_clip)
             least = observed.variance[0] if at == 0 else least
             self.noise = min(noise * observed.variance[1] / least, 1.0)
             if at == 0:
