@@ -41,8 +41,8 @@ def without(label: str) -> Callable[..., model.Settings]:
     """Settings in which a release is left out."""
     usual = model.settings
 
-    def changed(*given: Any) -> model.Settings:
-        found = usual(*given)
+    def changed(*given: Any, **more: Any) -> model.Settings:
+        found = usual(*given, **more)
         shares = {name: share for name, share in found.shares.items() if isinstance(share, float) and name != label}
         return replace(found, shares=model._with_steps(shares, found.n_steps))
 

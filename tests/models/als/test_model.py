@@ -466,7 +466,7 @@ def test_a_user_is_folded_in_at_the_minimum_that_the_docstring_names() -> None:
     def objective(a: float, u: Any) -> float:
         base = model.global_mean_ + model.item_bias_[items]
         left = ratings - base - a - model.item_factors_[items] @ u
-        far = USER_VECTOR * model.unit_**2 * ((u - predicted) ** 2).sum()
+        far = model.vector_penalty_ * model.unit_**2 * ((u - predicted) ** 2).sum()
         return float((left**2).sum() + model.offset_penalty_ * a**2 + far)
 
     best, rng = objective(offset, vector), np.random.default_rng(0)

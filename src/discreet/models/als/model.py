@@ -95,10 +95,11 @@ class DPALS(PrivateModel):
 
     The model is y_ij = m + a_i + b_j + u_i . v_j. A user's a_i and u_i are found by their own ridge regression,
 
-        sum over their items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + l a_i^2 + 1.8 |u_i - p_i|^2
+        sum over their items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + l a_i^2 + k |u_i - p_i|^2
 
-    (in a unit in which ratings spread by about 1; the weight l follows from how far users' means spread, and the prior
-    mean p_i from which items they have). It costs nothing, because only the user sees the result.
+    (in a unit in which ratings spread by about 1; the weight l follows from how far users' means spread, k is at most
+    1.8 and falls with what predictions leave unexplained, and the prior mean p_i follows from which items they have).
+    It costs nothing, because only the user sees the result.
     The first columns of v_j are the item's bias and popularity: users differ in how far they follow the common taste.
     Items are learned from noisy sums over users:
 
@@ -164,7 +165,13 @@ class DPALS(PrivateModel):
         "list_weights_",
         *_KNOWN,
     )
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "n_users_", "offset_penalty_")
+    _VALUES: ClassVar[tuple[str, ...]] = (
+        *PrivateModel._VALUES,
+        "unit_",
+        "n_users_",
+        "offset_penalty_",
+        "vector_penalty_",
+    )
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
 
@@ -187,6 +194,7 @@ class DPALS(PrivateModel):
     unit_: float = field(init=False)
     n_users_: float = field(init=False)
     offset_penalty_: float = field(init=False)
+    vector_penalty_: float = field(init=False)
 
     epsilon: float
     delta: float
@@ -267,6 +275,7 @@ class DPALS(PrivateModel):
             "unit_": float(unit),
             "n_users_": float(frequencies.n_users),
             "offset_penalty_": float(training.offset_penalty),
+            "vector_penalty_": float(USER_VECTOR * training.noise),
             **training.kept,
         }
 
@@ -329,7 +338,7 @@ class DPALS(PrivateModel):
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             training = Training.of(releaser, self._continued(more, ratings.n_items), ratings)
-            training.known = self._known(ratings.catalogue)
+            training.known, training.noise = self._known(ratings.catalogue), self.vector_penalty_ / USER_VECTOR
             return self._learned(training, *training.begin(item_features(ratings.catalogue, self.features or ())))
 
         with more._readied(ratings, reading) as table:
@@ -446,7 +455,7 @@ class DPALS(PrivateModel):
         return RidgeFoldIn(
             columns=self.item_factors_,
             base=self.item_bias_ + self.global_mean_,
-            penalty=Penalty(USER_VECTOR * self.unit_**2),
+            penalty=Penalty(self.vector_penalty_ * self.unit_**2),
             offset_penalty=self.offset_penalty_,
             prior=np.pad(self.item_prior_, ((0, 0), (0, self._n_kernel))),
             prior_count=USER_CHOICES,
@@ -478,6 +487,7 @@ class Training:
     scale: Scale
     popularity: Noisy = field(init=False)
     offset_penalty: float = math.nan
+    noise: float = 1.0  # variance of ratings about their prediction, in the unit; at most
     known: Knowledge | None = None
     kept: dict[str, Array] = field(default_factory=dict)
     lists: dict[str, Array] = field(default_factory=dict)
@@ -561,18 +571,19 @@ class Training:
         items = estimate.items if n_others > MOST_OTHERS else estimate.items.with_probes(n_others)
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
         mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
-        pooled = np.zeros(items.covariance.shape[1:])
+        pooled, noise, least = np.zeros(items.covariance.shape[1:]), self.noise, 1.0
         for at in range(s.n_steps):
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = self._step(items, frequencies, mean, weight)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
             sizes = np.append(weight, np.ones(k - 1))
-            latest = gram.values / np.outer(sizes, sizes)
-            pooled = pooled[:k, :k] + 2 / (at + 2) * (
-                latest - pooled[:k, :k]
-            )  # users' vectors change: later ones count
-            observed = Observation.of(sums, pooled * np.outer(sizes, sizes), frequencies, weight, s.step_clip)
+            pooled = pooled[:k, :k]
+            pooled = pooled + 2 / (at + 2) * (gram.values / np.outer(sizes, sizes) - pooled)  # later vectors count more
+            shared = pooled * np.outer(sizes, sizes)
+            observed = Observation.of(sums, gram, shared, frequencies, bias_weight=weight, clip=s.step_clip)
+            least = observed.variance[0] if at == 0 else least
+            self.noise = min(noise * observed.variance[1] / least, 1.0)
             if at == 0:
                 items, observed = items.probed(known, observed)
                 estimate = estimate.widened(items)
@@ -589,7 +600,8 @@ class Training:
         return items
 
     def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
-        return ItemStep(items.means, frequencies, mean, self.offset_penalty, bias_weight, self.settings.step_clip)
+        penalties = self.offset_penalty, USER_VECTOR * self.noise
+        return ItemStep(items.means, frequencies, mean, *penalties, bias_weight, self.settings.step_clip)
 
     def _count_users(self) -> UserStatistics:
         statistic = VectorSum(5 + MAGNITUDES, self.settings.bounds[USERS], nonnegative=True)
