@@ -53,7 +53,7 @@ PRIVATE_SIDE = {
     "discreet.evaluate.metrics:rows",
     "discreet.evaluate.metrics:_rankings",
     "discreet.recommend.histories:_table",
-    "discreet.recommend.serving:_predictions",
+    "discreet.recommend.serving:predictions",
 }
 # Functions that are given users' rows, and allocate arrays for released values.
 OF_RELEASES = {"discreet.models.als.published_training:noisy_svd_start"}
