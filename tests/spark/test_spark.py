@@ -327,6 +327,16 @@ def test_a_person_is_served_the_same_in_any_company(spark: Any, table: Any) -> N
     assert [(item, score) for _, item, score in sorted(found[0])] == list(model.recommend(DATA.history(7), 50))
 
 
+def test_lists_of_their_own_are_the_same(spark: Any, table: Any) -> None:
+    """Of a model with one fold-in for lists and another for ratings: to the last bit."""
+    model = discreet.DPALS(**BUDGET, objective="both").fit(DATA)
+    assert model.list_factors_.shape[1]
+    found = discreet.spark.recommend(model, table, 7).toPandas().sort_values(["user", "rank"])
+    local = model.recommend(DATA, 7).to_frame("pandas").sort_values(["user", "rank"])
+    assert found[["user", "item", "rank"]].values.tolist() == local[["user", "item", "rank"]].values.tolist()
+    assert found["score"].tolist() == local["score"].tolist()
+
+
 def test_unknown_items_are_told_without_names(spark: Any) -> None:
     model = discreet.DPALS(**BUDGET, n_steps=1).fit(DATA)
     frame = spark.createDataFrame([(1, 10**6, 3.0), (1, 2, 4.0)], "user int, item int, rating double")

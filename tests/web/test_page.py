@@ -5,13 +5,17 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import discreet
+from discreet.data.catalogue import Catalogue
 from discreet.models.base import Model
 from discreet.web import export
 from tests.web.hosting import hosted
@@ -260,10 +264,69 @@ def test_the_privacy_panel(opened: Open, ratings: discreet.Interactions) -> None
         said = page.inner_text("#privacy")
         assert "ε = 1" in said
         assert "at most a factor of 2.72" in said
-        assert "%" in page.inner_text("#privacy .tiles article:nth-child(3)")
+        budget = page.inner_text("#privacy .tiles article:nth-child(3)")
+        assert "%" in budget
+        assert "How well each title is liked" in budget
+        for label in {release["label"] for release in model.statement().certificate["releases"]}:
+            assert label not in said
         page.get_by_text("word for word").click()
         assert str(model.guarantee_) in page.inner_text("#privacy")
         assert not page.locator(".tradeoff").count()
+
+
+def test_lists_and_ratings_of_their_own(opened: Open, two_heads: Model) -> None:
+    """Lists are ordered by what people choose, each card has the predicted rating, and reasons have no numbers."""
+    with hosted(export(two_heads, not_private=True).files) as url:
+        page = opened(url)
+        assert "ranked by popularity" in page.inner_text("#note")
+        for title, stars in (("film 7", 5), ("film 23", 1), ("film 31", 4)):
+            rate(page, title, stars)
+        history = {int(item): rating for item, rating in json.loads(kept(page)[0][1])["ratings"]}
+        found = two_heads.recommend(history, n=12)
+        assert recommended(page) == found.titles
+        expected = [f"{rating:.1f} ★" for rating in two_heads.predict(history, found.items)]
+        assert page.locator("#recommendations .value").all_inner_texts() == expected
+        page.locator("#recommendations .name").nth(5).click()
+        assert expected[5] in page.inner_text("#about .verdict")
+        reasons = page.inner_text("#about .reasons")
+        assert "a lot" in reasons
+        assert "on your list" in reasons
+        assert not re.search(r"[+−]\d|\d\.\d", reasons)
+
+
+def test_scales_other_than_stars(opened: Open, ratings: discreet.Interactions) -> None:
+    """They are shown as what they are."""
+    values = ((ratings.values - 2.75) * 4).astype(np.float32)
+    model = discreet.MeanRating("both").fit(replace(ratings, values=values, value_range=(-10.0, 10.0)))
+    with hosted(export(model, not_private=True).files) as url:
+        page = opened(url)
+        page.fill("#search", "film 7")
+        page.locator("#found li").first.click()
+        steps = page.locator("#history li").first.locator("label.step")
+        assert [text.split()[-1] for text in steps.all_inner_texts()] == ["−10", "−5", "0", "5", "10"]
+        steps.first.click()
+        assert [rating for _, rating in json.loads(kept(page)[0][1])["ratings"]] == [-10]
+        page.locator("#recommendations .name").first.click()
+        assert "from −10 to 10" in page.inner_text("#about .verdict")
+        assert "★" not in page.inner_text("#app")
+
+
+def test_a_title_in_any_text_column(opened: Open, ratings: discreet.Interactions) -> None:
+    model = discreet.MeanRating("item").fit(ratings)
+    columns = {"genres": ratings.catalogue.column("genres"), "Werk": [f"Opus {n}" for n in range(80)]}
+    model.catalogue_ = Catalogue(model.items_, pa.table(columns))
+    model._certify(model.statement())
+    with hosted(export(model, not_private=True).files) as url:
+        page = opened(url)
+        assert recommended(page)[0].startswith("Opus ")
+        page.fill("#search", columns["genres"][5].split("|")[0])  # and it is found by what else is known of it
+        assert page.locator("#found li small").first.inner_text()
+
+
+def test_a_bound_is_rounded_up(opened: Open) -> None:
+    values = "[Math.exp(5), Math.exp(1), 1, 0.3, 1234567]"
+    found = opened().evaluate(f"async () => {values}.map((await import('/dom.js')).atMost)")
+    assert found == ["149", "2.72", "1", "0.3", "1240000"]
 
 
 def test_implicit_feedback_is_liked(opened: Open, ratings: discreet.Interactions) -> None:
@@ -299,7 +362,7 @@ def broken(files: Files, **changes: bytes | None) -> Iterator[str]:
     [
         ("model__json", lambda _: None, "model.json could not be fetched: the server says 404"),
         ("model__json", lambda old: old[:-9], "not proper JSON"),
-        ("model__json", lambda old: old.replace(b'"version":1', b'"version":2', 1), "version 1"),
+        ("model__json", lambda old: old.replace(b'"version":2', b'"version":1', 1), "version 2"),
         ("arrays__bin", lambda old: old[:-8], "arrays.bin is not the file that was exported"),
         ("arrays__bin", lambda old: bytes([old[0] ^ 64]) + old[1:], "arrays.bin is not the file that was exported"),
         ("items__json", lambda old: old.replace(b"Film 1", b"Film X"), "items.json is not the file"),
@@ -319,6 +382,16 @@ def test_a_broken_model_is_said_to_be_broken(
         page = opened(url)
         assert reason in page.inner_text("#failure")
         assert not page.locator("#app").is_visible()
+
+
+@pytest.mark.parametrize("setting", ["slope", "offset_penalty"])
+def test_both_heads_are_checked(setting: str, opened: Open, two_heads: Model) -> None:
+    """The grading of lists, and the regression of ratings."""
+    files = export(two_heads, not_private=True).files
+    changed = re.sub(rf'"{setting}":[\d.e-]+'.encode(), f'"{setting}":99'.encode(), files["model/model.json"])
+    assert changed != files["model/model.json"]
+    with broken(files, model__json=changed) as url:
+        assert "scores differ" in opened(url).inner_text("#failure")
 
 
 def test_the_page_of_our_own_server(opened: Open, films: Model) -> None:
@@ -343,10 +416,6 @@ def test_the_page_of_our_own_server(opened: Open, films: Model) -> None:
 
 
 def test_titles_are_text_never_html(opened: Open, ratings: discreet.Interactions) -> None:
-    import pyarrow as pa
-
-    from discreet.data.catalogue import Catalogue
-
     model = discreet.MeanRating("item").fit(ratings)
     evil = "<img src=x onerror=alert(1)>"
     model.catalogue_ = Catalogue(model.items_, pa.table({"title": [evil] * 80, "genres": [evil] * 80}))

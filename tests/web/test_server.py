@@ -55,7 +55,7 @@ def asked(client: TestClient, **body: Any) -> Any:
 def rows(model: Model, history: Any, n: int = 10, **options: Any) -> list[dict[str, Any]]:
     """What Python recommends and predicts."""
     found = model.recommend(history, n, **options)
-    ratings = [None] * len(found) if model.implicit_ else model.predict(history, found.items).tolist()
+    ratings = [None] * len(found) if not model._predicts_ratings else model.predict(history, found.items).tolist()
     names = ("item", "title", "score", "rating")
     cells = zip(found.items, found.titles or [], found.scores.tolist(), ratings, strict=True)
     return [{"rank": rank, **dict(zip(names, row, strict=True))} for rank, row in enumerate(cells, 1)]

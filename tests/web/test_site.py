@@ -42,6 +42,22 @@ def test_files_and_their_digests(films: Model) -> None:
     assert {f"client/{name}" for name in client} <= set(site.files)
 
 
+def test_lists_and_ratings_are_described_apart(two_heads: Model, films: Model) -> None:
+    site = site_of(two_heads, precision="int8")
+    about, lists, ratings = site.manifest, two_heads._ranking.columns, two_heads._fold_in.columns
+    assert (about["scoring"]["fold_in"]["kind"], about["scoring"]["ratings"]["kind"]) == ("linear", "ridge")
+    assert about["scoring"]["fold_in"]["grading"] == two_heads._ranking.describe()[0]["grading"]
+    arrays = about["arrays"]
+    assert arrays["columns"]["shape"] == list(lists.shape) == [80, about["rank"]]
+    assert arrays["ratings.columns"]["shape"] == list(ratings.shape)
+    assert arrays["ratings.columns"]["dtype"] == arrays["columns"]["dtype"] == "int8"
+    assert arrays["loadings"]["offset"] == arrays["columns"]["offset"]  # the same numbers, once
+    assert {len(vector["predictions"]) for vector in about["check"]} == {8}
+    single = site_of(films).manifest
+    assert single["scoring"]["ratings"] is None
+    assert not [name for name in single["arrays"] if name.startswith("ratings.")]
+
+
 def test_nothing_about_users_is_written(films: Model) -> None:
     about = site_of(films).manifest
     assert all(entry["shape"][0] in (80, films.item_factors_.shape[1]) for entry in about["arrays"].values())

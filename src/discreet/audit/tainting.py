@@ -63,7 +63,7 @@ CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
 KERNELS = (
     *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "spread", "other_folds"),
-    *("truncate", "rising", "scatter", "scatter_outer", "dense", "row_sums"),
+    *("truncate", "rising", "scatter", "scatter_gram", "scatter_outer", "dense", "row_sums"),
 )
 SPARSE_KINDS = (coo_array, csc_array, csr_array)
 # Methods of sparse matrices whose result is private if the matrix or an argument is

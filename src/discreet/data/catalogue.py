@@ -457,6 +457,14 @@ class Catalogue:
         names: list[str] = self.columns.column_names
         return names
 
+    @cached_property
+    def title_column(self) -> str | None:
+        """The column of what people call the items: `title` or `name`, or the first text in which hardly any repeat."""
+        usual = [name for name in self.names if name.lower() in ("title", "name")]
+        texts = [name for name in self.names if types.is_large_string(self.columns[name].type)]
+        telling = [name for name in texts if pc.count_distinct(self.columns[name]).as_py() > 0.9 * len(self)]
+        return next(iter(usual + telling), None)
+
     def column(self, name: str) -> list[Any]:
         """One column, in the order of the items."""
         if name not in self.names:

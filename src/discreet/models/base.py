@@ -265,7 +265,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Scores for users without a history, and a note about them."""
         base = self._ranking.base
         if np.ptp(base) > 0 or not np.ptp(self.popularity_) > 0:
-            ratings = self._ranking is self._fold_in and not self.implicit_
+            ratings = self._ranking is self._fold_in and self._predicts_ratings
             return base, "no history: ranked by " + ("average rating" if ratings else "popularity")
         return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
 

@@ -265,7 +265,7 @@ class PrivateModel(Model):
         notes = [_STOPPED.format(made=len(events), planned=planned)] if len(events) < planned else []
         for note in large_delta(self.delta, self._people(learned, plan)):
             notes.append(note)
-            warnings.warn(note, stacklevel=4)
+            warnings.warn(note, stacklevel=5)
         return learned, Statement.of(
             f"{type(self).__name__}: a private recommender",
             guarantee,

@@ -224,6 +224,8 @@ class VectorSum(Statistic):
 
 # -- Gram matrices
 
+SparseRows = tuple[Array, Array, Array]  # items, integers, and where rows end
+
 
 @dataclass(frozen=True)
 class GramSum(Statistic):
@@ -232,13 +234,15 @@ class GramSum(Statistic):
     It is positive semidefinite, so sqrt 2 is enough for replace. A contribution is the user's x on their own items (one
     axis), or one row for each user (two axes), in which several x may be concatenated; then the squares of their
     lengths add up to at most `norm_squared`, and so does the length of the sum of their x x^T. Leaving out the
-    diagonal, with `zero_diagonal`, is a projection, which moves no two contributions further apart.
+    diagonal, with `zero_diagonal`, is a projection, which moves no two contributions further apart. `few` says that
+    users have few of the items: the same sum takes less time then, entry by entry.
     """
 
     symmetric: ClassVar[bool] = True
     size: int
     norm_squared: float
     zero_diagonal: bool = False
+    few: bool = False
 
     def __post_init__(self) -> None:
         whole("size", self.size, 1)
@@ -271,6 +275,14 @@ class GramSum(Statistic):
         items, entries = _only(batch, contribution, self.size)
         return items, truncate(entries, bound=self.length, grid=self.grids[0], indptr=batch.indptr)
 
+    def sparse(self, batch: UserBatch, contribution: Array) -> SparseRows:
+        """The same, and where rows end."""
+        return (*self.entries(batch, contribution), row_ends(batch.indptr, len(batch.indices)))
+
+    def scattered(self, contribution: Array) -> bool:
+        """Whether entries are multiplied one by one: a public choice, for it must not depend on the data."""
+        return self.few and np.ndim(contribution) == 1
+
     def rows(self, batch: UserBatch, contribution: Array) -> Array:
         """Users' x in grid units, one in a row; integers, in whatever type."""
         size = self.size
@@ -281,22 +293,30 @@ class GramSum(Statistic):
         items, units = self.entries(batch, contribution)
         return kernels.dense(items, units, row_ends(batch.indptr, len(items)), size)
 
-    def encode(self, batch: UserBatch, contribution: Array) -> Array:
+    def encode(self, batch: UserBatch, contribution: Array) -> Array | SparseRows:
         """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
         if self.size > SMALL:
+            if self.scattered(contribution):
+                return self.sparse(batch, contribution)
             return self.rows(batch, contribution).astype(np.float64, copy=False)  # the type that BLAS takes
         total = np.zeros(self.shape, np.int64)
         self.add_batch(total, batch, contribution)
         return total
 
-    def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
+    def add(self, total: Array, encoded: Array | SparseRows, n_jobs: int | None) -> Array:
         """The total with some users' integers added, on and above the diagonal."""
+        if isinstance(encoded, tuple):
+            kernels.scatter_gram(*encoded, total)
+            return total
         if self.size <= SMALL:
             return super().add(total, encoded, n_jobs)
         return add_products(total, encoded, self.most, n_jobs)
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
         """Add them to the total itself."""
+        if self.scattered(contribution):
+            kernels.scatter_gram(*self.sparse(batch, contribution), total)
+            return
         rows = self.rows(batch, contribution)
         add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
     """The titles of items, if the catalog has them."""
-    name = next((name for name in catalogue.names if name.lower() in ("title", "name")), None)
-    if name is None:
+    if (name := catalogue.title_column) is None:
         return None
     cells: list[Any] = catalogue.columns.column(name).take(np.asarray(numbers, np.int64)).to_pylist()
     return cells

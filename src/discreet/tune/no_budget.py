@@ -70,7 +70,7 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
     Example:
         >>> import discreet
         >>> discreet.tune.public_defaults(6000, 3706, epsilon=1.0, delta=1e-6).n_steps
-        4
+        5
     """
     model = DPALS(epsilon=epsilon, delta=delta, n_users_hint=n_users_hint)
     model.plan(whole("n_items", n_items, 1))  # raises for parameters that `fit` would refuse

@@ -233,7 +233,7 @@ class Api:
         found = serving.recommend(self.model, table, serving.Options(n, first.exclude_seen, allow, deny))
         users = np.repeat(np.arange(table.n_users), np.diff(found.indptr))
         ratings: list[float | None] = [None] * len(users)
-        if not self.model.implicit_:
+        if self.model._predicts_ratings:
             ratings = serving.predictions(self.model, table, users, found.numbers).tolist()
         ids, titles = self._items
 
@@ -371,7 +371,10 @@ ANYWHERE = (400, 408, 421, 431, 503)  # possible for every request
 ITEM = {"anyOf": [{"type": "string"}, {"type": "integer"}], "description": "The id of an item, or the id as text."}
 TITLE = {"type": ["string", "null"]}
 ERROR = _object(error={"type": "string", "description": "One sentence: what was wrong."})
-RATING = {"type": ["number", "null"], "description": "The rating this person would give; null if there are no ratings."}
+RATING = {
+    "type": ["number", "null"],
+    "description": "The rating this person would give; null if the model predicts none.",
+}
 SCORE = {"type": "number", "description": "What the list is ordered by."}
 ROW = _object(rank={"type": "integer", "minimum": 1}, item=ITEM, title=TITLE, score=SCORE, rating=RATING)
 RECOMMENDATIONS = _object(recommendations={"type": "array", "items": ROW}, note={"type": "string"})

@@ -21,6 +21,7 @@ from discreet.models.recommender import Recommender
 from discreet.privacy.statement import Statement, release_rows
 from discreet.recommend.results import titles, whole_file
 from discreet.typing import Array
+from discreet.web.releases import in_words
 from discreet.web.scoring import PRECISIONS, Pack, Scoring, loss, made_up
 
 FORMAT, VERSION = "discreet-web", 2
@@ -148,6 +149,7 @@ def export(
         "rank": int(scoring.fold_in.columns.shape[1]),
         "value_range": [low, high],
         "implicit": model.implicit_,
+        "predicts_ratings": model._predicts_ratings,
         "scoring": settings,
         "similar": [like.start, like.stop],
         "precision": precision,
@@ -211,7 +213,7 @@ def _privacy(model: Model) -> dict[str, Any]:
         "unit": guarantee.unit,
         "adjacency": guarantee.adjacency,
         "releases": [
-            {"label": row["label"], "part": row["part"], "epsilon": row["epsilon"]}
+            {"tells": in_words(row["label"]), "part": row["part"], "epsilon": row["epsilon"]}
             for row in release_rows(certificate["releases"], guarantee.delta)
         ],
         **{name: certificate[name] for name in ("public_inputs", "covered", "not_covered", "notes", "digest")},

@@ -1,6 +1,6 @@
 // One item: what is expected of it, why, and what is like it.
 import { bar, brief, el } from "./dom.js";
-import { said, words } from "./rating.js";
+import { expectedRating, said, scale, shortly, words } from "./rating.js";
 
 const REASONS = 6;
 const ALIKE = 6;
@@ -8,7 +8,6 @@ const ALIKE = 6;
 /** Fill the dialog and open it. */
 export function showItem(dialog, page, item) {
   const { model, history } = page;
-  const { implicit } = model.description;
   const ratings = [...history.ratings].filter(([rated]) => rated !== String(item));
   const [expected] = model.predict(ratings, [item]);
   const close = el(
@@ -24,13 +23,14 @@ export function showItem(dialog, page, item) {
     el(
       "div",
       { className: "verdict" },
-      implicit
+      !model.description.predicts_ratings
         ? null
         : el(
             "p",
             {},
-            el("strong", {}, expected.toFixed(1)),
-            ` expected${own === undefined ? "" : ", had you not rated it"}`,
+            own === undefined ? "Expected rating " : "Expected, had you not rated it, ",
+            expectedRating(model.description, expected),
+            el("span", { className: "detail" }, scale(model.description)),
           ),
       el(
         "div",
@@ -40,7 +40,7 @@ export function showItem(dialog, page, item) {
       ),
     ),
     el("h3", {}, "Why"),
-    reasons(model, ratings, item),
+    ...reasons(model, ratings, item),
     el("h3", {}, "Similar"),
     el(
       "ul",
@@ -71,27 +71,49 @@ export function showItem(dialog, page, item) {
   }
 }
 
-/** What each thing rated adds to the score, as bars to the right or to the left. */
+/** What each thing rated does for an item, as bars, in words or in the unit of ratings. */
 function reasons(model, ratings, item) {
+  const { done, many } = words(model.description);
   const { contributions, baseline } = model.explain(ratings, item);
-  if (!contributions.length)
-    return el("p", { className: "detail" }, `You have ${words(model.description).done} nothing else yet: this is what most people think of it.`);
+  if (!contributions.length) {
+    const place = model.scoresAreRatings ? "this is what most people think of it" : "its place shows how popular it is";
+    return [el("p", { className: "detail" }, `You have ${done} nothing else yet: ${place}.`)];
+  }
   const largest = Math.max(...contributions.map(({ adds }) => Math.abs(adds)), 1e-9);
-  const sign = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
-  return el(
-    "ul",
-    { className: "reasons" },
-    ...contributions
-      .slice(0, REASONS)
-      .map(({ title, rating, adds }) =>
-        el(
-          "li",
-          {},
-          el("span", {}, title, el("small", {}, ` ${said(model.description, rating)}`)),
-          bar(Math.abs(adds) / largest, adds < 0 ? "minus" : ""),
-          el("span", { className: "number" }, sign(adds)),
-        ),
-      ),
-    el("li", { className: "detail" }, `Without your ${words(model.description).many} it would be ${brief(baseline)}.`),
-  );
+  const rows = contributions.slice(0, REASONS).map(({ title, rating, adds }) => {
+    const part = adds / largest;
+    return el(
+      "li",
+      {},
+      el("span", {}, title, el("small", {}, ` ${shortly(model.description, rating)}`)),
+      bar(Math.abs(part), part < 0 ? "minus" : ""),
+      model.scoresAreRatings
+        ? el("span", { className: "number" }, (adds < 0 ? "−" : "+") + Math.abs(adds).toFixed(2))
+        : el("span", { className: "amount" }, amount(part)),
+    );
+  });
+  const without = `Without your ${many} it would be`;
+  if (model.scoresAreRatings) {
+    const last = el("li", { className: "detail" }, `${without} ${brief(baseline)}.`);
+    return [el("ul", { className: "reasons" }, ...rows, last)];
+  }
+  const [before, now] = [[], ratings].map((history) => place(model, history, ratings, item));
+  const change = before === now ? ", too" : `; with them it is number ${now}`;
+  const last = el("li", { className: "detail" }, `${without} number ${before} on your list${change}.`);
+  const about = `How much each thing you ${done} speaks for it, by what the same people choose:`;
+  return [el("p", { className: "detail" }, about), el("ul", { className: "reasons" }, ...rows, last)];
+}
+
+/** How much something speaks for an item, or against it, as a part of what speaks most. */
+function amount(part) {
+  if (part < -0.01) return "against it";
+  return part > 0.66 ? "a lot" : part > 0.33 ? "some" : part > 0.01 ? "a little" : "nothing";
+}
+
+/** The place of an item in the list for a history, among all that was not rated. */
+function place(model, history, ratings, item) {
+  const scores = model.scores(history);
+  const rated = new Set(ratings.map(([number]) => model.number(number)));
+  const own = scores[model.number(item)];
+  return 1 + scores.filter((score, at) => score > own && !rated.has(at)).length;
 }

@@ -4,14 +4,14 @@ import { showItem } from "./about.js";
 import { $, bar, el, listed } from "./dom.js";
 import { CatalogueMap } from "./map.js";
 import { watchNetwork, showPrivacy } from "./privacy.js";
-import { ratingControl, words } from "./rating.js";
+import { expectedRating, ratingControl, words } from "./rating.js";
 import { folded, matches, searchBox } from "./search.js";
 import { History } from "./store.js";
 import { setUpTheme } from "./theme.js";
 
 const STEP = matchMedia("(max-width: 52rem)").matches ? 6 : 12; // recommendations that are shown, and then added
 const PATIENCE = 20_000; // milliseconds that a copy of the site may take
-const BEGINNINGS = 6; // well-known items that are offered to somebody new
+const BEGINNINGS = 6; // well-known items that are offered to someone new
 
 setUpTheme($("theme"));
 start().catch((error) => {
@@ -61,8 +61,9 @@ class Page {
     const { model, history } = this;
     $("n-items").textContent = model.ids.length.toLocaleString("en");
     const names = model.ids.map((id) => folded(model.title(id)));
+    const details = model.ids.map((id) => folded(this.detail(id)));
     searchBox($("search"), $("found"), {
-      find: (query) => matches(names, model.arrays.popularity, query),
+      find: (query) => matches(names, details, model.arrays.popularity, query),
       describe: (number) => ({ title: model.title(model.ids[number]), detail: this.detail(model.ids[number]) }),
       onChoose: (number) => this.choose(model.ids[number]),
     });
@@ -206,13 +207,12 @@ class Page {
   }
 
   #recommendations(ratings, found) {
-    const { implicit } = this.model.description;
     const expected = this.model.predict(
       ratings,
       found.map(({ item }) => item),
     );
-    const cards = found.map((entry, i) =>
-      this.#card(entry.item, expected[i], implicit ? entry.score / (found[0].score || 1) : null, ratings),
+    const cards = found.map(({ item, score }, i) =>
+      this.#card(item, expected[i], this.#part(score, found[0].score), ratings),
     );
     $("recommendations").replaceChildren(...cards);
     $("more").hidden = found.length < this.shown;
@@ -222,15 +222,18 @@ class Page {
     $("note").textContent = known[ratings.length] ?? `from the ${ratings.length} things you ${done}`;
   }
 
-  #card(item, expected, part, ratings) {
-    const title = this.model.title(item);
+  /** How far the bar of a recommendation is filled: by its rating if that is the score, else compared with the first. */
+  #part(score, first) {
     const {
       value_range: [low, high],
     } = this.model.description;
-    const value =
-      part === null
-        ? el("span", { className: "value", title: "the rating expected of you" }, expected.toFixed(1))
-        : null;
+    return this.model.scoresAreRatings ? (score - low) / (high - low) : score / (first || 1);
+  }
+
+  #card(item, expected, part, ratings) {
+    const { description } = this.model;
+    const title = this.model.title(item);
+    const value = description.predicts_ratings ? expectedRating(description, expected) : null;
     return el(
       "li",
       { "data-item": String(item) },
@@ -245,7 +248,7 @@ class Page {
         value,
       ),
       el("p", { className: "detail" }, this.detail(item)),
-      bar(part ?? (expected - low) / (high - low)),
+      bar(part),
       el("p", { className: "why" }, this.#because(ratings, item)),
       el(
         "div",
@@ -272,7 +275,7 @@ class Page {
       .explain(ratings, item)
       .contributions.filter(({ adds }) => adds > 0)
       .slice(0, 2);
-    return helped.length ? `Because of ${listed(helped.map(({ title }) => title))}` : "Because most people like it";
+    return helped.length ? `Because of ${listed(helped.map(({ title }) => title))}` : "Because many people like it";
   }
 }
 

@@ -28,6 +28,12 @@ export function svg(tag, attributes = {}, ...children) {
 /** A number for people: at most three digits that matter. */
 export const brief = (value) => String(Number(value.toPrecision(3)));
 
+/** A bound for people: three digits that matter, rounded up, since less would promise too much. */
+export function atMost(value) {
+  const unit = 10 ** (Math.floor(Math.log10(value)) - 2);
+  return brief(Math.ceil(value / unit - 1e-9) * unit);
+}
+
 /** Words in a row: "a, b and c". */
 export function listed(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;

@@ -3,12 +3,16 @@
 const SHADES = 24;
 const REACH = 16; // pixels from a point that still mean it
 const CLOSEST = 40; // times closer than the whole
+const LANDMARKS = 400; // well-known items that may be named where there is room
 
 export class CatalogueMap {
   constructor(canvas, label, model, onOpen) {
     Object.assign(this, { canvas, label, model, onOpen });
     this.places = model.arrays.map;
-    this.sizes = sizes(model.arrays.popularity);
+    const { popularity } = model.arrays;
+    const known = [...popularity.keys()].sort((a, b) => popularity[a] - popularity[b]);
+    this.sizes = sizes(known);
+    this.landmarks = known.slice(-LANDMARKS).reverse();
     this.pointers = new Map();
     this.#whole();
     this.#listen();
@@ -78,24 +82,30 @@ export class CatalogueMap {
     if (this.canvas.matches(":focus-visible")) this.#cross(paint, width, height);
   }
 
-  /** Titles of what is recommended and rated, where they do not cover each other. */
+  /** Titles of what is recommended and rated, then of what is well known, where they do not cover each other. */
   #names(paint, style, width, height) {
-    paint.font = `600 12px ${style.fontFamily}`;
     paint.textBaseline = "middle";
+    paint.lineJoin = "round";
+    paint.lineWidth = 4;
+    paint.strokeStyle = style.getPropertyValue("--surface");
+    const own = new Set([...this.named, ...this.rated]);
+    const points = Array.from(own, (at) => around(...this.#at(at)));
     const taken = [];
-    for (const at of [...this.named, ...this.rated]) {
+    for (const at of new Set([...own, ...this.landmarks])) {
       const [x, y] = this.#at(at);
+      if (x < 0 || y < 0 || x > width || y > height) continue;
+      paint.font = `${own.has(at) ? "600 14px" : "12px"} ${style.fontFamily}`;
       const text = shortened(this.model.title(this.model.ids[at]));
       const long = paint.measureText(text).width;
-      const left = x + 11 + long > width ? x - 11 - long : x + 11;
-      const box = [left - 3, y - 9, left + long + 3, y + 9];
-      if (x < 0 || y < 0 || x > width || y > height || taken.some((other) => overlap(box, other))) continue;
-      taken.push(box);
-      paint.lineWidth = 4;
-      paint.lineJoin = "round";
-      paint.strokeStyle = style.getPropertyValue("--surface");
+      const room = own.has(at) ? 10 : 16; // between lines
+      const others = own.has(at) ? taken : [...taken, ...points];
+      const box = (left) => [left - 2, y - room, left + long + 6, y + room];
+      const fits = (left) => left >= 0 && left + long <= width && !others.some((other) => overlap(box(left), other));
+      const left = [x + 11, x - 11 - long].find(fits);
+      if (left === undefined) continue;
+      taken.push(box(left));
       paint.strokeText(text, left, y);
-      paint.fillStyle = style.getPropertyValue("--ink");
+      paint.fillStyle = style.getPropertyValue(own.has(at) ? "--ink" : "--soft");
       paint.fillText(text, left, y);
     }
   }
@@ -233,13 +243,14 @@ export class CatalogueMap {
   }
 }
 
+const around = (x, y) => [x - 8, y - 8, x + 8, y + 8];
+
 const overlap = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
 
 const shortened = (text) => (text.length > 28 ? `${text.slice(0, 26)}…` : text);
 
-/** How large each point is: by the rank of its popularity. */
-function sizes(popularity) {
-  const order = [...popularity.keys()].sort((a, b) => popularity[a] - popularity[b]);
+/** How large each point is, from all of them in the order of their popularity. */
+function sizes(order) {
   const found = new Float32Array(order.length);
   order.forEach((at, i) => (found[at] = 2 + 3 * (i / order.length) ** 2));
   return found;

@@ -1,5 +1,5 @@
 // What is promised, to whom, and what this page does with what it is told: nothing.
-import { bar, brief, el, svg } from "./dom.js";
+import { atMost, bar, brief, el, svg } from "./dom.js";
 import { words } from "./rating.js";
 
 /** Count what the page asks the network for from now on; tells it to `onCount`, at once and whenever it changes. */
@@ -58,8 +58,8 @@ export function showPrivacy(section, model, history) {
       el(
         "p",
         {},
-        `Item vectors are kept as ${precision}. On made-up people, scores moved by ${brief(loss.rms)} on average and `,
-        `by ${brief(loss.largest)} at most, and ${brief(100 * loss.top_10_kept)}% of the ten best stayed among them.`,
+        `Item vectors are kept as ${precision}. For made-up people, ${brief(100 * loss.top_10_kept)}% of the ten best `,
+        `stayed among them, and predictions moved by ${brief(loss.predicted)} on average.`,
       ),
     ),
   );
@@ -82,14 +82,14 @@ function others(privacy, implicit) {
   }
   const { epsilon, delta, unit, adjacency } = privacy;
   const whole = `everything that any one person ${implicit ? "did" : "rated"}`;
-  const whose = unit === "user" ? whole : "any single rating of anybody's";
+  const whose = unit === "user" ? whole : "any single rating of anyone's";
   const changed = { "add-remove": "were left out", replace: "were something else", flip: "were the opposite" }[
     adjacency
   ];
-  const factor = epsilon <= 10 ? brief(Math.exp(epsilon)) : `e to the ${brief(epsilon)}`;
+  const factor = epsilon <= 10 ? atMost(Math.exp(epsilon)) : `e to the ${atMost(epsilon)}`;
   const much = `change by at most a factor of ${factor}, up or down, plus δ`;
   return [
-    el("p", { className: "big" }, `ε = ${brief(epsilon)}`, el("small", {}, ` δ = ${delta.toExponential()}`)),
+    el("p", { className: "big" }, `ε = ${atMost(epsilon)}`, el("small", {}, ` δ = ${delta.toExponential()}`)),
     el("p", {}, `If ${whose} ${changed}, the probability of anything that this model reveals would ${much}.`),
     el("p", { className: "detail" }, "A mathematical fact, not a policy: noise was added before anything was kept."),
   ];
@@ -97,25 +97,24 @@ function others(privacy, implicit) {
 
 function budget({ releases }) {
   if (!releases.length) return [el("p", {}, "There was none: no noise was added.")];
-  const rows = merged(releases).map(({ label, part, times }) =>
+  const rows = merged(releases).map(({ tells, part, times }) =>
     el(
       "li",
       {},
-      el("span", {}, label, times > 1 ? el("small", {}, ` × ${times}`) : null),
-      bar(part),
+      el("span", {}, tells, times > 1 ? el("small", {}, ` × ${times}`) : null),
       el("span", { className: "number" }, part < 0.005 ? "< 1%" : `${Math.round(100 * part)}%`),
+      bar(part),
     ),
   );
-  return [el("ul", { className: "reasons" }, ...rows)];
+  return [el("ul", { className: "reasons shares" }, ...rows)];
 }
 
-/** Releases of one kind, such as "step 1 of 7" and "step 2 of 7", as one line. */
+/** Releases that tell the same, as one line. */
 function merged(releases) {
   const kinds = new Map();
-  for (const { label, part } of releases) {
-    const name = label.replace(/[\s,:]*(?:step\s*)?\d+(?:\s*(?:of|\/)\s*\d+)?\s*$/i, "") || label;
-    const kind = kinds.get(name) ?? { label: name, part: 0, times: 0 };
-    kinds.set(name, { ...kind, part: kind.part + part, times: kind.times + 1 });
+  for (const { tells, part } of releases) {
+    const kind = kinds.get(tells) ?? { tells, part: 0, times: 0 };
+    kinds.set(tells, { ...kind, part: kind.part + part, times: kind.times + 1 });
   }
   return [...kinds.values()].sort((a, b) => b.part - a.part);
 }
@@ -163,13 +162,13 @@ function proof() {
   ];
 }
 
-/** Accuracy against epsilon, on a logarithmic axis. */
 /** How to read the curve. */
 function meant(metric) {
   const better = /^(rmse|mae)/.test(metric) ? "an error, so lower is better" : "higher is better";
   return `${metric} (${better}) at several budgets: the smaller epsilon, the more private. A ring is the budget of this model.`;
 }
 
+/** Accuracy against epsilon, on a logarithmic axis. */
 function curve({ metric, points, references }, own) {
   const width = Math.max(280, Math.min(640, innerWidth - 90)); // so that letters keep their size
   const [height, left, low] = [220, 12, 34];

@@ -10,16 +10,16 @@ export const folded = (text) =>
     .replace(/\p{Mn}/gu, "")
     .toLowerCase();
 
-/** Item numbers whose titles have every word of a query: those that begin with it first, then the popular ones. */
-export function matches(titles, popularity, query, n = SHOWN) {
+/** Item numbers whose titles and details have every word of a query: titles that begin with it first, then the popular. */
+export function matches(titles, details, popularity, query, n = SHOWN) {
   const words = folded(query).split(/\s+/).filter(Boolean);
   if (!words.length) return [];
   const found = [];
   titles.forEach((title, number) => {
-    if (words.every((word) => title.includes(word))) {
-      const rank = title.startsWith(words[0]) ? 0 : title.includes(` ${words[0]}`) ? 1 : 2;
-      found.push([rank, -popularity[number], number]);
-    }
+    if (!words.every((word) => title.includes(word) || details[number].includes(word))) return;
+    const inTitle = words.every((word) => title.includes(word));
+    const rank = !inTitle ? 3 : title.startsWith(words[0]) ? 0 : title.includes(` ${words[0]}`) ? 1 : 2;
+    found.push([rank, -popularity[number], number]);
   });
   found.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2]);
   return found.slice(0, n).map((entry) => entry[2]);
@@ -71,7 +71,7 @@ export function searchBox(input, list, { find, describe, onChoose }) {
       ...(options.length
         ? options
         : [
-            el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, "No title has these words"),
+            el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, "Nothing has these words"),
           ]),
     );
     list.hidden = false;

@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, until somebody chooses.
+// Light or dark: as the system has it, until someone chooses.
 const KEY = "discreet:theme";
 
 export function setUpTheme(button) {

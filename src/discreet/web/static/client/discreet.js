@@ -102,7 +102,7 @@ export class Model {
 
   /** Whether scores are predicted ratings; some models have scores of their own for lists. */
   get scoresAreRatings() {
-    return !this.description.implicit && this.scoring.ratings === this.scoring.lists;
+    return this.description.predicts_ratings && this.scoring.ratings === this.scoring.lists;
   }
 
   /**
@@ -119,16 +119,16 @@ export class Model {
     return this.#named(this.#best(this.#scores(seen), { n, seen: excludeSeen ? seen : [], allow, deny }));
   }
 
-  /** The rating that each item would get, within the range of values; a score for implicit feedback. */
+  /** The rating that each item would get, within the range of values; a score if the model predicts no ratings. */
   predict(history, items) {
     const {
-      implicit,
+      predicts_ratings: clip,
       value_range: [low, high],
     } = this.description;
     const predicted = this.scoring.predictions(this.#read(history));
     return items.map((item) => {
       const value = predicted(this.number(item));
-      return implicit ? value : Math.min(Math.max(value, low), high);
+      return clip ? Math.min(Math.max(value, low), high) : value;
     });
   }
 
