@@ -159,7 +159,7 @@ def sensitivity(epsilon: float, parts: Any, draws: int) -> dict[str, Any]:
     """The relative change of the validation RMSE with half of each constant, and with twice."""
     default, found = errors({}, epsilon, parts, range(draws))[0], {}
     for name in CONSTANTS:
-        value = next(getattr(module, name) for module in (estimate, model, contributions) if hasattr(module, name))
+        value = next(getattr(module, name) for module in (estimate, training, contributions) if hasattr(module, name))
         changes = [{name: value * factor} for factor in (0.5, 2.0)]
         found[name] = [round(errors(change, epsilon, parts, range(draws))[0] / default - 1, 5) for change in changes]
         print(f"  {name:18}" + "".join(f"{change:>+9.2%}" for change in found[name]), flush=True)
