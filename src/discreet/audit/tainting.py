@@ -62,8 +62,8 @@ BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # not reported themse
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
 KERNELS = (
-    *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "spread", "other_folds"),
-    *("truncate", "rising", "scatter", "scatter_outer", "dense", "row_sums"),
+    *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "other_folds"),
+    *("scaled", "deviations", "moments", "chosen", "truncate", "rising", "add_rows", "dense", "row_sums"),
 )
 SPARSE_KINDS = (coo_array, csc_array, csr_array)
 # Methods of sparse matrices whose result is private if the matrix or an argument is

@@ -19,6 +19,14 @@ static inline REAL NAME(sum)(vec v) {
   return part[0];
 }
 
+// Values in a unit, from a middle, which are no further from it than `reach`.
+EXPORT void NAME(scale)(const REAL *values, int64_t n, double middle, double unit, double reach, double *out) {
+  for (int64_t e = 0; e < n; e++) {
+    double own = (values[e] - middle) / unit;
+    out[e] = own < -reach ? -reach : own > reach ? reach : own;
+  }
+}
+
 static inline REAL NAME(dot)(const REAL *a, const REAL *b, int n) {
   vec even = {0}, odd = {0};
   int j = 0;

@@ -27,7 +27,17 @@ import numpy.typing as npt
 from discreet import kernels
 from discreet.errors import PrivacyError
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
-from discreet.privacy.lattice import Grid, add_gram, add_products, mirror, normal_equations, row_ends, scatter, truncate
+from discreet.privacy.lattice import (
+    Grid,
+    add_gram,
+    add_products,
+    in_units,
+    mirror,
+    normal_equations,
+    row_ends,
+    scatter,
+    truncate,
+)
 from discreet.privacy.noise import Gaussian
 from discreet.typing import Array
 from discreet.validation import positive, whole
@@ -208,18 +218,21 @@ class VectorSum(Statistic):
         return (fine_grid(std, self.norm),)
 
     def encode(self, batch: Any, contribution: Array) -> Array:
-        size, entries = self.size, np.asarray(contribution, np.float64)
-        if self.nonnegative:
-            entries = np.maximum(entries, 0.0)
+        total = np.zeros(self.size, np.int64)
+        self.add_batch(total, batch, contribution)
+        return total
+
+    def add_batch(self, total: Array, batch: Any, contribution: Array) -> None:
+        """Add them to the total itself."""
+        size, entries, least = self.size, np.asarray(contribution, np.float64), 0.0 if self.nonnegative else -math.inf
         if entries.ndim == 1:
             items, entries = _only(batch, entries, size)
-            units = truncate(entries, bound=self.norm, grid=self.grid, indptr=batch.indptr)
-            return scatter(items, units, size)
+            ends = row_ends(batch.indptr, len(entries))
+            kernels.add_rows(total, items, ends, entries, in_units(self.norm, self.grid), least)
+            return
         if entries.ndim != 2 or entries.shape[1] != size:
             raise PrivacyError(f"contribution: rows of {size} numbers were declared")
-        units = truncate(entries, bound=self.norm, grid=self.grid)
-        total: Array = units.sum(axis=0, dtype=np.int64)
-        return total
+        total += truncate(np.maximum(entries, least), bound=self.norm, grid=self.grid).sum(axis=0, dtype=np.int64)
 
 
 # -- Gram matrices
@@ -356,9 +369,8 @@ class OuterSum(Statistic):
         if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.shape[1:]:
             raise PrivacyError("contribution: give the same number of vectors, of the declared length, for each user")
         items, entries = _only(batch, entries, self.shape[0])
-        indptr, (x_grid, a_grid) = np.ascontiguousarray(batch.indptr, np.int64), self.grids
-        x = truncate(entries, bound=self.norm, grid=x_grid, indptr=indptr)
-        kernels.scatter_outer(items, x, truncate(vectors, bound=1.0, grid=a_grid), indptr, total)
+        ends, x, a = row_ends(batch.indptr, len(entries)), in_units(self.norm, self.grids[0]), in_units(1.0, self.grids[1])
+        kernels.add_rows(total, items, ends, entries, x, -math.inf, (np.asarray(vectors, np.float64), a))
 
 
 # -- products with public vectors

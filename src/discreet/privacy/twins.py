@@ -49,6 +49,24 @@ def scatter(items: Array, units: Integers, total: Integers) -> None:
     np.add.at(total, items, units)
 
 
+def add_rows(
+    total: Integers,
+    items: Array,
+    indptr: Integers,
+    entries: Array,
+    bound: tuple[float, float, int],
+    least: float,
+    *others: tuple[Array, tuple[float, float, int]],
+) -> None:
+    """Add ragged rows, truncated, to the total of their items; times vectors, truncated too, if there are any."""
+    x = truncate(np.maximum(entries, least), indptr, *bound)
+    for vectors, other in others:
+        ends = np.arange(len(vectors) + 1) * vectors.shape[1]
+        scatter_outer(items, x, truncate(vectors.ravel(), ends, *other).reshape(vectors.shape), indptr, total)
+    if not others:
+        scatter(items, x, total)
+
+
 def scatter_outer(items: Array, x: Integers, vectors: Integers, indptr: Integers, total: Integers) -> None:
     """Add x a^T to the rows of their items; entry p of a row has vector p modulo the row's number of vectors."""
     counts = np.diff(indptr)
