@@ -105,6 +105,11 @@ def test_sums_by_item() -> None:
             kernels.add_rows(found, *given)
             twins.add_rows(expected, *given)
             assert np.array_equal(found, expected)
+        found, expected = np.ones((k, k), np.int64), np.ones((k, k), np.int64)
+        given = hostile(rng, vectors).reshape(12, each * k), (2.0**-14, 2.0**14, 1 << 28)
+        kernels.add_squares(found, *given)
+        twins.add_squares(expected, *given)
+        assert np.array_equal(found, expected)
         for kind in (np.uint8, np.uint16, np.uint32, np.int64):
             found = kernels.dense(items.astype(kind), x, indptr, 6)
             assert np.array_equal(found, twins.dense(items, x, indptr, 6))

@@ -93,10 +93,10 @@ class Table:
         return out
 
 
-def _blocks(indptr: Array) -> Iterator[tuple[int, int]]:
-    """Consecutive rows, with about ENTRIES entries each, at most ROWS."""
+def _blocks(indptr: Array, entries: int = ENTRIES) -> Iterator[tuple[int, int]]:
+    """Consecutive rows, with about so many entries each, at most ROWS."""
     n = len(indptr) - 1
-    ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], ENTRIES))
+    ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], entries))
     return pairwise(np.unique(np.concatenate([ends, np.arange(0, n, ROWS), [0, n]])).tolist())
 
 
@@ -282,11 +282,10 @@ def item_step(
         prior=prior.padded,
         prior_count=float(prior_count),
     )
-    _below(rows["indices"], 0, len(indices), len(table.padded))
-    pull, a = np.ascontiguousarray(penalty, kind), np.ascontiguousarray(a, np.float64)
-    function("item_step", kind)(
-        rows, n, pull, folds, a, float(bias_weight), float(clip), float(lift), x, directions, gram_rows
-    )
+    size, pull, a = len(table.padded), np.ascontiguousarray(penalty, kind), np.ascontiguousarray(a, np.float64)
+    given = n, size, pull, folds, a, float(bias_weight), float(clip), float(lift), x, directions, gram_rows
+    if not function("item_step", kind)(rows, *given):
+        raise ValueError(OUTSIDE)
     return x, directions, gram_rows
 
 
@@ -453,12 +452,16 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
         return False
     items, (indptr,) = _indices(items), _as_read((indptr, np.int64))
 
-    def check(block: tuple[int, int]) -> bool:
-        return bool(function("rising_rows")(items, items.itemsize, indptr, *block, size))
+    found: list[int] = []
+
+    def check(block: tuple[int, int]) -> None:
+        found.append(function("rising_rows")(items, items.itemsize, indptr, *block, size))
 
     if n_threads(n_jobs) == 1:
-        return check((0, len(indptr) - 1))
-    return all(over_blocks(check, _blocks(indptr), n_jobs))
+        check((0, len(indptr) - 1))
+    else:
+        each_block(check, _blocks(indptr, max(ENTRIES, len(items) // (4 * n_threads(n_jobs)))), n_jobs)
+    return all(found)
 
 
 def add_rows(
@@ -477,6 +480,14 @@ def add_rows(
         each = len(vectors) // max(n, 1)
     given = items, items.itemsize, entries, indptr, n, least, *bound, vectors, each, k, *other
     if not function("add_rows")(*given, total):
+        raise MemoryError
+
+
+def add_squares(total: Array, rows: Array, bound: Bound) -> None:
+    """Add x x^T, on and above the diagonal: each row has several vectors x, which are truncated together."""
+    _require_integers(total)
+    (given,), k = _as_read((rows, np.float64)), len(total)
+    if not function("add_squares")(given, len(given), given.shape[1] // k, k, *bound, total):
         raise MemoryError
 
 

@@ -97,6 +97,21 @@ EXPORT int64_t add_rows(const void *items, int64_t bytes, const double *entries,
   return 1;
 }
 
+// total (k, k) += the sum of x x^T on and above the diagonal: n rows of `each` vectors x, truncated together.
+EXPORT int64_t add_squares(const double *rows, int64_t n, int64_t each, int64_t k, double step, double limit,
+                           int64_t largest, int64_t *total) {
+  int64_t *x = malloc(sizeof(int64_t) * (each * k + 1));
+  if (!x) return 0;
+  for (int64_t i = 0; i < n; i++, rows += each * k) {
+    truncate_row(rows, each * k, (Bound){step, limit, largest}, -INFINITY, x);
+    for (int64_t f = 0; f < each * k; f += k)
+      for (int64_t a = 0; a < k; a++)
+        for (int64_t b = a; b < k; b++) total[a * k + b] += x[f + a] * x[f + b];
+  }
+  free(x);
+  return 1;
+}
+
 // Rows (n, size), which are 0 before, with the integers of each at its items.
 EXPORT void dense_rows(const void *items, int64_t bytes, const int64_t *units, const int64_t *indptr, int64_t n,
                        int64_t size, double *out) {

@@ -49,6 +49,7 @@ UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
 GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
 WEIGHT_BITS = 6  # a weight of 1 is 2^6 grid units
 SMALL = 1024  # columns of a Gram matrix up to which each batch of users has its own sum
+FEW = 64  # columns up to which BLAS is not worth its calls
 UP = 1 + 2.0**-40  # makes up for rounding in the arithmetic of a sensitivity
 BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, despite rounding
 ROUNDING = 2.0**-30  # relative; far more than the float64 error of a user's product with a vector
@@ -310,6 +311,9 @@ class GramSum(Statistic):
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
         """Add them to the total itself."""
+        if np.ndim(contribution) == 2 and self.size <= FEW and np.shape(contribution)[1] % self.size == 0:
+            given = np.asarray(contribution, np.float64)
+            return kernels.add_squares(total, given, in_units(self.length, self.grids[0]))
         rows = self.rows(batch, contribution)
         add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 

@@ -76,6 +76,13 @@ def scatter_outer(items: Array, x: Integers, vectors: Integers, indptr: Integers
     np.add.at(total, items, x[:, None] * vectors[each * owners + place % max(each, 1)])
 
 
+def add_squares(total: Integers, rows: Array, bound: tuple[float, float, int]) -> None:
+    """Add x x^T, on and above the diagonal: each row has several vectors x, which are truncated together."""
+    ends = np.arange(len(rows) + 1) * rows.shape[1]
+    x = truncate(rows.ravel(), ends, *bound).reshape(-1, len(total))
+    total += np.triu(x.T @ x)
+
+
 def dense(items: Array, units: Integers, indptr: Integers, size: int) -> Array:
     """Rows of float64 with the integers of each row at its items, added up where an item is twice."""
     counts = np.diff(indptr)

@@ -128,7 +128,7 @@ class ItemStep:
     @cached_property
     def base(self) -> Array:
         """The prediction for each item before anything is known of the user."""
-        base: Array = self.items.bias + self.mean
+        base: Array = (self.items.bias + self.mean).astype(np.float32)
         return base
 
     @cached_property
@@ -138,7 +138,7 @@ class ItemStep:
         columns = np.pad(factors, ((0, 0), (1, 0)), constant_values=1), np.pad(prior, ((0, 0), (1, 0)))
         return Table.of(columns[0], np.float32), Table.of(columns[1], np.float32)
 
-    @property
+    @cached_property
     def penalty(self) -> Array:
         """Of a user's offset, and of each number of their vector."""
         penalty = np.full(self.items.mean.shape[1], USER_VECTOR, np.float32)
