@@ -10,7 +10,7 @@ import pytest
 import discreet
 from discreet.data.catalogue import Catalogue
 from discreet.data.interactions import Interactions
-from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
+from discreet.errors import BudgetExceeded, DataError, ModelError, NotPublic, PrivacyError
 from discreet.models.one_bit.model import perturb
 from discreet.privacy.noise import InsecureSeededNoise
 
@@ -151,6 +151,17 @@ def test_a_guarantee_does_not_include_another_choice_of_the_same_cost(loaded: bo
     assert second.statement().includes(one.catalogue.selection)
     assert second.guarantee_.cost.exposure == spent.cost.exposure > 0
     assert model.fit_more(again).guarantee_.cost.exposure == spent.cost.exposure
+
+
+def test_a_fit_is_not_resumed_with_another_choice(tmp_path: Any) -> None:
+    one, other = (discreet.select_items(private(), **BUDGET) for _ in range(2))
+    assert one.items == other.items
+    model = discreet.DPPopularity(epsilon=1, delta=1e-6).fit(one, checkpoint=tmp_path)
+    assert discreet.DPPopularity(epsilon=1, delta=1e-6).fit(one, checkpoint=tmp_path).guarantee_ == model.guarantee_
+    given = discreet.read(rows(), items=Catalogue(sorted(POPULAR)), value_range=(1, 5))
+    for table in (other, given):
+        with pytest.raises(ModelError, match="begun with another .*choice"):
+            discreet.DPPopularity(epsilon=1, delta=1e-6).fit(table, checkpoint=tmp_path)
 
 
 def test_a_choice_is_not_forgotten() -> None:
