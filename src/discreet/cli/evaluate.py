@@ -83,8 +83,6 @@ def evaluate(
             inputs.for_model(saved, table.read(source), name)
             for source, name in ((sources[1], "test"), (history, "history"))
         )
-        if asked is None and saved.implicit_:  # also if the test data has ratings
-            asked = IMPLICIT
         options |= {"metrics": _fitting(saved, test, asked), "buckets": buckets, "bucket_by": bucket_by}
         results = {type(saved).__name__: compute(saved, test, history=past, **options)}
     else:
@@ -168,8 +166,9 @@ def _fitting(
 ) -> list[str] | None:
     """The metrics that make sense for a model: without ratings there is no rmse."""
     from discreet.evaluate import Metric
+    from discreet.evaluate.run import predicts_ratings
 
-    if not metrics or ratings.implicit or not model.implicit_:
+    if not metrics or ratings.implicit or predicts_ratings(model):
         return metrics
     found = [name for name in metrics if Metric.parse(name).is_ranking]
     if required and not found:
@@ -205,7 +204,7 @@ def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> No
         if private:
             same = f"Baselines at the same epsilon: {' and '.join(private)}."
             best = best_models({model: results[model] for model in (name, *private)})
-            taken = " and ".join(f"{model} for {use}" for use, model in best)
+            taken = " and ".join(f"{model} for {' and for '.join(uses)}" for model, uses in _by_model(best).items())
             lines += ["", f"{same} Of the private models here, take {taken}."]
         if exact := " and ".join(other for other in others if other not in private):
             lines += ["", f"Baselines, which are not private: {exact}."]
@@ -214,6 +213,14 @@ def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> No
     if "plot" in about:
         lines.append(f"The plot is in {about['plot']}.")
     show({**about, "note": OWNER, "models": tested}, *lines)
+
+
+def _by_model(best: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """What each of the best models is best for."""
+    found: dict[str, list[str]] = {}
+    for use, model in best:
+        found.setdefault(model, []).append(use)
+    return found
 
 
 def _number(value: float) -> float | None:

@@ -99,7 +99,7 @@ def _listed(found: "Recommendations") -> dict[str, Any]:
 
 def _table(found: "Recommendations", reasons: list[str] | None = None) -> list[Any]:
     if not len(found):
-        return ["Nothing can be recommended: the filters and the history leave no item."]
+        return ["No item is left: all others are in the history or filtered out."]
     columns = {"rank": range(1, len(found) + 1), "item": found.items, "title": found.titles}
     cells = {**columns, "score": [f"{score:.4g}" for score in found.scores], "because of": reasons}
     shown = {name: column for name, column in cells.items() if column is not None}

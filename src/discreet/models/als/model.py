@@ -91,7 +91,7 @@ GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, ov
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPALS(PrivateModel):
-    """Private alternating least squares for ratings: user-level joint differential privacy.
+    """Private alternating least squares for ratings, and for lists: user-level joint differential privacy.
 
     The model is y_ij = m + a_i + b_j + u_i . v_j. A user's a_i and u_i are found by their own ridge regression,
 
@@ -111,6 +111,10 @@ class DPALS(PrivateModel):
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
       of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
       first step, random probe columns look for tastes that no other column explains.
+
+    With objective="both", the model also learns what people choose and like, from the releases that `DPSVD` makes of
+    ratings as graded likes, which share the budget; `recommend` then ranks by that, `similar_items` and `explain` are
+    about it, and only `predict` gives ratings. Otherwise `recommend` ranks by predicted rating.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
     proof. How the budget is divided follows from epsilon, delta, the size of the catalog and `n_users_hint` alone;
@@ -134,8 +138,9 @@ class DPALS(PrivateModel):
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
             by "|"). They are public, and cost no privacy.
         adjacency: What neighboring data sets differ in: one user more or less ("add-remove"), or "replace".
+        objective: What is learned: to predict "ratings", or "both" ratings and lists of what people choose and like.
         caution: How many standard deviations of an item's uncertainty are subtracted from its score for ranking: with
-            1, the better known of two items with equal scores comes first.
+            1, the better known of two items with equal scores comes first. For lists by predicted rating.
         n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
 
     Attributes:
