@@ -307,6 +307,13 @@ def test_an_item_without_a_vector(als, ids):
     assert len(found) == 10
 
 
+def test_along_one_direction_every_cosine_is_the_same(ratings):
+    model = discreet.ALS(rank=1).fit(ratings)
+    found = model.similar_items(ratings.items[0], n=5)
+    assert found.note == "the model knows one direction of taste: ranked by the inner product"
+    assert found.items == model.similar_items(ratings.items[0], n=5, metric="dot").items
+
+
 def test_wrong_similar_items(als):
     with pytest.raises(DataError, match="metric: 'cosine' or 'dot' is needed, not 'euclid'"):
         als.similar_items("film 1", metric="euclid")

@@ -97,18 +97,23 @@ def _listed(found: "Recommendations") -> dict[str, Any]:
     return {"note": found.note, "recommendations": rows}
 
 
-def _table(found: "Recommendations", reasons: list[str] | None = None) -> list[Any]:
+def _table(found: "Recommendations", reasons: list[str] | None = None, ratings: list[float] | None = None) -> list[Any]:
     if not len(found):
         return ["No item is left: all others are in the history or filtered out."]
     columns = {"rank": range(1, len(found) + 1), "item": found.items, "title": found.titles}
-    cells = {**columns, "score": [f"{score:.4g}" for score in found.scores], "because of": reasons}
+    scores, expected = (None if given is None else [f"{one:.4g}" for one in given] for given in (found.scores, ratings))
+    cells = {**columns, "score": scores, "rating": expected, "because of": reasons}
     shown = {name: column for name, column in cells.items() if column is not None}
     return [grid(list(shown), zip(*shown.values(), strict=True)), *([f"({found.note})"] if found.note else [])]
 
 
 def _to_one(model: "Model", history: dict[Any, float] | list[Any], options: dict[str, Any], explain: bool) -> None:
     found = model.recommend(history, **options)
-    data, reasons = _listed(found), None
+    data, reasons, ratings = _listed(found), None, None
+    if model._predicts_ratings and model._ranking is not model._fold_in:  # the score is not the rating
+        ratings = model.predict(history, found.items, on_unknown="ignore").tolist()
+        for row, rating in zip(data["recommendations"], ratings, strict=True):
+            row["rating"] = rating
     if explain:
         reasons = []
         for row, item in zip(data["recommendations"], found.items, strict=True):
@@ -121,7 +126,7 @@ def _to_one(model: "Model", history: dict[Any, float] | list[Any], options: dict
             ]
             row.update({"baseline": why.baseline, "because": parts[:FEW]})
             reasons.append(", ".join(f"{part['title'] or part['item']} {part['adds']:+.2g}" for part in parts[:FEW]))
-    show(data, *_table(found, reasons))
+    show(data, *_table(found, reasons, ratings))
 
 
 def _to_many(model: "Model", histories: "Interactions", options: dict[str, Any], out: Path | None) -> None:

@@ -160,7 +160,7 @@ def _require_ratings(model: Any, test: Interactions, metrics: Iterable[Metric]) 
     wrong = next((metric for metric in metrics if not metric.is_ranking), None)
     if wrong is not None and not test.implicit and not predicts_ratings(model):
         raise DataError(
-            f"metrics: {wrong} compares ratings, and this {type(model).__name__} predicts none: its scores order lists; "
+            f"metrics: {wrong} compares ratings, and this {type(model).__name__} predicts none, only scores; "
             "ask for a ranking metric, such as recall@20"
         )
 

@@ -309,7 +309,9 @@ def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendatio
     else:
         with single_threaded_blas():
             scores = factors @ factors[at]
-        if metric == "cosine":
+        if factors.shape[1] == 1:  # every cosine is 1 or -1
+            note = "the model knows one direction of taste: ranked by the inner product"
+        elif metric == "cosine":
             lengths = np.linalg.norm(factors, axis=1)
             scores = np.divide(scores, lengths * lengths[at], out=np.zeros_like(scores), where=lengths > 0)
     scores = np.array(scores)
