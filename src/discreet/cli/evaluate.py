@@ -180,7 +180,7 @@ def _fitting(
 def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> None:
     """One table: one model with intervals, or several side by side."""
     from discreet.evaluate.metrics import best_models
-    from discreet.evaluate.result import OWNER
+    from discreet.evaluate.result import OWNER, span
     from discreet.recommend.results import aligned
 
     tested = {
@@ -195,7 +195,7 @@ def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> No
     if "split" in about:
         names = list(dict.fromkeys(metric for result in results.values() for metric in result))
         rows = [[name, *(_cell(result, metric) for metric in names)] for name, result in results.items()]
-        rows.insert(1, ["  95% interval", *(_ends(first, metric) for metric in names)])
+        rows.insert(1, ["  95% interval", *(span(first.scores[metric]) if metric in first else "" for metric in names)])
         which = "the latest" if about["split by"] == "time" else "at random"
         tested_on = f"Tested on {about['split']:.0%} of the table, {which}."
         lines = [OWNER, f"{tested_on} {about['guarantee']}", "", grid(["model", *names], rows)]
@@ -236,11 +236,6 @@ def _scores(scores: Any) -> dict[str, Any]:
 
 def _cell(result: "Evaluation", name: str) -> str:
     return f"{result[name]:.4f}" if name in result else "-"
-
-
-def _ends(result: "Evaluation", name: str) -> str:
-    low, high = result.interval(name) if name in result else (math.nan, math.nan)
-    return f"{low:.3f}–{high:.3f}" if math.isfinite(low) else ""
 
 
 # -- tradeoff

@@ -98,9 +98,12 @@ def _listed(found: "Recommendations") -> dict[str, Any]:
 
 
 def _table(found: "Recommendations", reasons: list[str] | None = None, ratings: list[float] | None = None) -> list[Any]:
+    from discreet.recommend.results import brief
+
     if not len(found):
-        return ["No item is left: all others are in the history or filtered out."]
-    columns = {"rank": range(1, len(found) + 1), "item": found.items, "title": found.titles}
+        return ["No item is left to show."]
+    names = None if found.titles is None else list(map(brief, found.titles))
+    columns = {"rank": range(1, len(found) + 1), "item": found.items, "title": names}
     scores, expected = (None if given is None else [f"{one:.4g}" for one in given] for given in (found.scores, ratings))
     cells = {**columns, "score": scores, "rating": expected, "because of": reasons}
     shown = {name: column for name, column in cells.items() if column is not None}
@@ -108,6 +111,8 @@ def _table(found: "Recommendations", reasons: list[str] | None = None, ratings: 
 
 
 def _to_one(model: "Model", history: dict[Any, float] | list[Any], options: dict[str, Any], explain: bool) -> None:
+    from discreet.recommend.results import brief
+
     found = model.recommend(history, **options)
     data, reasons, ratings = _listed(found), None, None
     if model._predicts_ratings and model._ranking is not model._fold_in:  # the score is not the rating
@@ -125,7 +130,8 @@ def _to_one(model: "Model", history: dict[Any, float] | list[Any], options: dict
                 if adds
             ]
             row.update({"baseline": why.baseline, "because": parts[:FEW]})
-            reasons.append(", ".join(f"{part['title'] or part['item']} {part['adds']:+.2g}" for part in parts[:FEW]))
+            named = (f"{brief(part['title'] or part['item'], 30)} {part['adds']:+.2g}" for part in parts[:FEW])
+            reasons.append(", ".join(named))
     show(data, *_table(found, reasons, ratings))
 
 

@@ -222,7 +222,9 @@ class DPALS(PrivateModel):
         positive("caution", self.caution, zero=True)
         check_parameters(self, choices={"objective": ("ratings", "both")})
         if self.caution and self.objective == "both":
-            raise DataError("caution: is for lists by predicted rating; leave it out, or ask for objective='ratings'")
+            raise DataError(
+                "caution: this is for lists by predicted rating; leave it out, or ask for objective='ratings'"
+            )
         for name in ("n_steps", "n_users_hint"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1)
