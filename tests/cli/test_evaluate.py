@@ -101,6 +101,14 @@ def test_a_saved_model_without_ratings_on_a_table_with_them(work: Path) -> None:
     assert "predicts no ratings" in evaluate(*start, "--metrics", "rmse", code=1)
 
 
+def test_a_model_of_lists_has_no_errors_of_ratings(work: Path) -> None:
+    start = ["ratings.csv", "--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "5", "--delta", "1e-6"]
+    found = numbers(*start, "--set", "objective=lists")
+    assert set(found["Recommender"]["metrics"]) == {"recall@20"}
+    assert set(found["DPMeanRating"]["metrics"]) == {"rmse", "mae", "recall@20"}
+    assert "predicts no ratings" in evaluate(*start, "--set", "objective=lists", "--metrics", "rmse", code=1)
+
+
 def test_a_baseline_by_itself(work: Path) -> None:
     assert set(numbers("ratings.csv", "--model", "popularity")) == {"Popularity", "MeanRating"}
     assert "predicts no ratings" in evaluate("ratings.csv", "--model", "popularity", "--metrics", "rmse", code=1)

@@ -69,7 +69,7 @@ def test_filters(work: Path) -> None:
     found = [row["item"] for row in rows("--history", "1=5", "--allow", "only.txt", "--deny", "9")]
     assert found == [5]
     assert {row["item"] for row in rows("--history", "1=5", "--allow", "only.txt", "--include-seen")} == {1, 5, 9}
-    assert "no item" in recommend("model", "--history", "1=5", "--allow", "1")
+    assert "No item is left" in recommend("model", "--history", "1=5", "--allow", "1")
     catalogue = rows("--history", "1=5", "--allow", "movies.csv", "-n", "100")
     assert len(catalogue) == 49
 
@@ -86,6 +86,18 @@ def test_unknown_items(work: Path) -> None:
 def test_no_history_is_said(work: Path) -> None:
     assert "(no history: ranked by average rating)" in recommend("model", "--history", "")
     assert json.loads(recommend("model", "--history", "", "--json"))["note"].startswith("no history")
+
+
+def test_the_rating_beside_the_place_in_a_list(work: Path) -> None:
+    ratings = discreet.read("ratings.csv", items="movies.csv", value_range=(0.5, 5))
+    model = discreet.DPALS(epsilon=20, delta=1e-6, objective="both").fit(ratings)
+    model.save("both")
+    found = json.loads(recommend("both", "--history", "1=5,2=4", "-n", "3", "--json"))["recommendations"]
+    wanted = model.predict({1: 5.0, 2: 4.0}, [row["item"] for row in found])
+    assert [row["rating"] for row in found] == pytest.approx(wanted.tolist())
+    text = recommend("both", "--history", "1=5,2=4", "-n", "3")
+    assert text.split()[:5] == ["rank", "item", "title", "score", "rating"]
+    assert "rating" not in rows("--history", "1=5,2=4")[0]  # where the score is the rating
 
 
 def test_explain(work: Path) -> None:

@@ -43,10 +43,32 @@ def test_private_items(work: Path) -> None:
     options = ["--items", "private", "--range", "1", "5", "--epsilon", "5", "--delta", "1e-6"]
     text = train("drinks.csv", *options, "--out", "drinks", "--statement", "drinks.json")
     assert "choice of more items" in text
+    assert "Items that were chosen privately: 3." in text
     assert "secret" not in text + Path("drinks.json").read_text()
     assert discreet.load("drinks").items_.to_list() == ["milk", "tea", "water"]
     assert "give a catalog" in run("evaluate", "drinks.csv", "--model", "dpals", *options, code=2)
-    assert "give a catalog" in train("drinks.csv", "--model", "als", "--items", "private", "--out", "other", code=2)
+    assert "for a private model" in train(
+        "drinks.csv", "--model", "als", "--items", "private", "--out", "other", code=2
+    )
+
+
+def test_the_plan_is_that_of_the_fit(work: Path) -> None:
+    options = ["--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "5", "--delta", "1e-6", "--model", "dpsvd"]
+    for objective, label, other in (
+        ("ratings", "users' mean ratings", "power step"),
+        ("lists", "power step", "item step"),
+    ):
+        text = train("ratings.csv", *options, "--set", f"objective={objective}", "--out", "planned")
+        assert label in text
+        assert other not in text
+
+
+def test_parameters_of_the_model_that_chooses(work: Path) -> None:
+    options = ["--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "5", "--delta", "1e-6", "--out", "chosen"]
+    assert "objective needs ratings or lists or both" in train("ratings.csv", *options, "--set", "objective=x", code=2)
+    assert "the catalog has no column 'mood'" in train("ratings.csv", *options, "--set", "features=mood", code=1)
+    undeclared = train("ratings.csv", *options[2:], code=1)
+    assert "or --items private" in undeclared
 
 
 def test_without_privacy(work: Path) -> None:

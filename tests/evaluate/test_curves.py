@@ -373,3 +373,19 @@ def test_what_is_refused_is_refused_before_the_first_fit(
 def test_it_is_a_function_of_the_package() -> None:
     assert tradeoff is discreet.evaluate.tradeoff
     assert "epsilons" in (tradeoff.__doc__ or "")
+
+
+def test_lists_are_compared_with_the_better_of_popularity_and_the_twin() -> None:
+    result = made({1: [0.3]}, {TWIN: 0.1, POPULAR: 0.4}, metric="recall@20")
+    assert f"you lose 25.0% recall@20 with M against {POPULAR}" in result.sentence()
+
+
+def test_a_model_of_lists_is_measured_by_lists() -> None:
+    ratings = discreet.datasets.movielens_like(200, 30, 3_000, random_state=0)
+    model = discreet.Recommender(epsilon=5, delta=1e-6, objective="lists")
+    found = discreet.evaluate.tradeoff(model, ratings, [5], 1, insecure_seed=0)
+    assert list(found.metrics) == ["recall@20", "ndcg@100"]
+    both = discreet.evaluate.tradeoff(model, ratings, [5], 1, metrics=["rmse", "recall@5"], insecure_seed=0)
+    assert set(both["DPSVD"][5.0]) == {"recall@5"}
+    with pytest.raises(DataError, match="metrics: DPSVD is measured by none of them"):
+        discreet.evaluate.tradeoff(model, ratings, [5], 1, metrics="rmse", insecure_seed=0)

@@ -39,6 +39,11 @@ def test_it_learns_what_it_is_asked_for() -> None:
         assert type(model.model_).__name__ == name
         assert (model.model_._ranking is not model.model_._fold_in) == both
         assert model._predicts_ratings == (objective != "lists")
+        measured = discreet.evaluate(model, ratings, history=ratings, exclude_seen=False)
+        assert set(measured) == ({"recall@20", "ndcg@100"} if objective == "lists" else {"rmse", "mae"})
+        if objective == "lists":
+            with pytest.raises(DataError, match="metrics: rmse compares ratings, and this Recommender predicts none"):
+                discreet.evaluate(model, ratings, history=ratings, metrics="rmse")
     with pytest.raises(DataError, match=r"objective: one of .*'lists'"):
         discreet.Recommender(epsilon=2.0, delta=1e-6, objective="list").fit(ratings)
     with pytest.raises(DataError, match="objective: without values"):

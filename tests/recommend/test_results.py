@@ -84,6 +84,16 @@ def test_titles(ids, ratings):
     assert model.similar_items(ids[3]).titles is not None
 
 
+def test_long_titles_are_cut_on_the_screen_alone():
+    joke = "A man walks into a bar,\nand " + "then " * 30
+    found = Recommendations([1, 2], np.array([0.5, 0.25]), [joke, None])
+    assert found.titles[0] == joke
+    first = repr(found).splitlines()[1]
+    assert "A man walks into a bar, and then" in first
+    assert first.endswith("…")
+    assert len(first) < 80
+
+
 def test_an_empty_list_keeps_the_type_of_the_ids(als, ids, history):
     none, some = als.recommend(ids), als.recommend(history)
     assert none.to_frame().schema == some.to_frame().schema

@@ -290,7 +290,7 @@ def test_similar_items(model, ids, metric):
     assert ids[2] not in found.items
     factors = model.item_factors_[:, model._similar_columns()].astype(np.float64)
     if not factors[2].any():  # nor is there one where biases explain all there is to explain
-        assert found.note.endswith("given no vector by the model: ranked by popularity")
+        assert found.note == "the model has no vectors: ranked by popularity"
         return
     likeness = factors @ factors[2]
     if metric == "cosine":
@@ -303,8 +303,15 @@ def test_similar_items(model, ids, metric):
 def test_an_item_without_a_vector(als, ids):
     assert not als.item_factors_[-1, als._similar_columns()].any()
     found = als.similar_items(ids[-1])
-    assert found.note == "this item was given no vector by the model: ranked by popularity"
+    assert found.note == "the model has no vector for this item: ranked by popularity"
     assert len(found) == 10
+
+
+def test_along_one_direction_every_cosine_is_the_same(ratings):
+    model = discreet.ALS(rank=1).fit(ratings)
+    found = model.similar_items(ratings.items[0], n=5)
+    assert found.note == "the model knows one direction of taste: ranked by the inner product"
+    assert found.items == model.similar_items(ratings.items[0], n=5, metric="dot").items
 
 
 def test_wrong_similar_items(als):

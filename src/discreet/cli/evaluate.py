@@ -83,8 +83,6 @@ def evaluate(
             inputs.for_model(saved, table.read(source), name)
             for source, name in ((sources[1], "test"), (history, "history"))
         )
-        if asked is None and saved.implicit_:  # also if the test data has ratings
-            asked = IMPLICIT
         options |= {"metrics": _fitting(saved, test, asked), "buckets": buckets, "bucket_by": bucket_by}
         results = {type(saved).__name__: compute(saved, test, history=past, **options)}
     else:
@@ -168,8 +166,9 @@ def _fitting(
 ) -> list[str] | None:
     """The metrics that make sense for a model: without ratings there is no rmse."""
     from discreet.evaluate import Metric
+    from discreet.evaluate.run import predicts_ratings
 
-    if not metrics or ratings.implicit or not model.implicit_:
+    if not metrics or ratings.implicit or predicts_ratings(model):
         return metrics
     found = [name for name in metrics if Metric.parse(name).is_ranking]
     if required and not found:
@@ -181,7 +180,7 @@ def _fitting(
 def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> None:
     """One table: one model with intervals, or several side by side."""
     from discreet.evaluate.metrics import best_models
-    from discreet.evaluate.result import OWNER
+    from discreet.evaluate.result import OWNER, span
     from discreet.recommend.results import aligned
 
     tested = {
@@ -196,7 +195,7 @@ def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> No
     if "split" in about:
         names = list(dict.fromkeys(metric for result in results.values() for metric in result))
         rows = [[name, *(_cell(result, metric) for metric in names)] for name, result in results.items()]
-        rows.insert(1, ["  95% interval", *(_ends(first, metric) for metric in names)])
+        rows.insert(1, ["  95% interval", *(span(first.scores[metric]) if metric in first else "" for metric in names)])
         which = "the latest" if about["split by"] == "time" else "at random"
         tested_on = f"Tested on {about['split']:.0%} of the table, {which}."
         lines = [OWNER, f"{tested_on} {about['guarantee']}", "", grid(["model", *names], rows)]
@@ -205,7 +204,7 @@ def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> No
         if private:
             same = f"Baselines at the same epsilon, which no ledger is charged for: {' and '.join(private)}."
             best = best_models({model: results[model] for model in (name, *private)})
-            taken = " and ".join(f"{model} for {use}" for use, model in best)
+            taken = " and ".join(f"{model} for {' and for '.join(uses)}" for model, uses in _by_model(best).items())
             lines += ["", f"{same} Of the private models here, by these exact numbers, take {taken}."]
         if exact := " and ".join(other for other in others if other not in private):
             lines += ["", f"Baselines, which are not private: {exact}."]
@@ -214,6 +213,14 @@ def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> No
     if "plot" in about:
         lines.append(f"The plot is in {about['plot']}.")
     show({**about, "note": OWNER, "models": tested}, *lines)
+
+
+def _by_model(best: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """What each of the best models is best for."""
+    found: dict[str, list[str]] = {}
+    for use, model in best:
+        found.setdefault(model, []).append(use)
+    return found
 
 
 def _number(value: float) -> float | None:
@@ -229,11 +236,6 @@ def _scores(scores: Any) -> dict[str, Any]:
 
 def _cell(result: "Evaluation", name: str) -> str:
     return f"{result[name]:.4f}" if name in result else "-"
-
-
-def _ends(result: "Evaluation", name: str) -> str:
-    low, high = result.interval(name) if name in result else (math.nan, math.nan)
-    return f"{low:.3f}–{high:.3f}" if math.isfinite(low) else ""
 
 
 # -- tradeoff

@@ -99,9 +99,11 @@ class Table(Columns):
                 raise DataError("threshold: the table has no ratings to compare with it; leave out --threshold")
             ratings = ratings.to_implicit(self.threshold)
         if ratings.catalogue.private and not chooses:
-            raise Misuse("--items private: only discreet train chooses items privately; give a catalog")
+            raise Misuse(
+                "--items private: only discreet train chooses items privately, for a private model; give a catalog"
+            )
         if private:
-            _require_public(ratings)
+            _require_public(ratings, chooses)
         return ratings
 
 
@@ -128,15 +130,17 @@ class TestedTable(Table):
         return None if self.implicit else self.threshold
 
 
-def _require_public(ratings: "Interactions") -> None:
+def _require_public(ratings: "Interactions", chooses: bool) -> None:
     """Raise unless all public inputs of a private model are declared; name all missing options at once."""
     missing = []
     try:
         if not ratings.catalogue.private:
             ratings.catalogue.require_public()
     except NotPublic:
+        private = "; or --items private, if it is not" if chooses else ""
         missing.append(
-            "--items FILE, the catalog (or --observed-items-are-public, if the set of items in the table is public)"
+            "--items FILE, the catalog (or --observed-items-are-public, if the set of items in the table is public"
+            f"{private})"
         )
     if ratings.value_range is None:
         missing.append("--range LOW HIGH, the lowest and the highest possible rating")

@@ -97,18 +97,28 @@ def _listed(found: "Recommendations") -> dict[str, Any]:
     return {"note": found.note, "recommendations": rows}
 
 
-def _table(found: "Recommendations", reasons: list[str] | None = None) -> list[Any]:
+def _table(found: "Recommendations", reasons: list[str] | None = None, ratings: list[float] | None = None) -> list[Any]:
+    from discreet.recommend.results import brief
+
     if not len(found):
-        return ["Nothing can be recommended: the filters and the history leave no item."]
-    columns = {"rank": range(1, len(found) + 1), "item": found.items, "title": found.titles}
-    cells = {**columns, "score": [f"{score:.4g}" for score in found.scores], "because of": reasons}
+        return ["No item is left to show."]
+    names = None if found.titles is None else list(map(brief, found.titles))
+    columns = {"rank": range(1, len(found) + 1), "item": found.items, "title": names}
+    scores, expected = (None if given is None else [f"{one:.4g}" for one in given] for given in (found.scores, ratings))
+    cells = {**columns, "score": scores, "rating": expected, "because of": reasons}
     shown = {name: column for name, column in cells.items() if column is not None}
     return [grid(list(shown), zip(*shown.values(), strict=True)), *([f"({found.note})"] if found.note else [])]
 
 
 def _to_one(model: "Model", history: dict[Any, float] | list[Any], options: dict[str, Any], explain: bool) -> None:
+    from discreet.recommend.results import brief
+
     found = model.recommend(history, **options)
-    data, reasons = _listed(found), None
+    data, reasons, ratings = _listed(found), None, None
+    if model._predicts_ratings and model._ranking is not model._fold_in:  # the score is not the rating
+        ratings = model.predict(history, found.items, on_unknown="ignore").tolist()
+        for row, rating in zip(data["recommendations"], ratings, strict=True):
+            row["rating"] = rating
     if explain:
         reasons = []
         for row, item in zip(data["recommendations"], found.items, strict=True):
@@ -120,8 +130,9 @@ def _to_one(model: "Model", history: dict[Any, float] | list[Any], options: dict
                 if adds
             ]
             row.update({"baseline": why.baseline, "because": parts[:FEW]})
-            reasons.append(", ".join(f"{part['title'] or part['item']} {part['adds']:+.2g}" for part in parts[:FEW]))
-    show(data, *_table(found, reasons))
+            named = (f"{brief(part['title'] or part['item'], 30)} {part['adds']:+.2g}" for part in parts[:FEW])
+            reasons.append(", ".join(named))
+    show(data, *_table(found, reasons, ratings))
 
 
 def _to_many(model: "Model", histories: "Interactions", options: dict[str, Any], out: Path | None) -> None:

@@ -26,6 +26,7 @@ from discreet.validation import round_up
 if TYPE_CHECKING:
     from discreet.data import Interactions
     from discreet.models.base import Model
+    from discreet.privacy.ledger import Ledger, Preview
 
 UNFINISHED = "unfinished"  # as in discreet.models.model_folder, which is slow to import
 PAID = "The whole plan was paid for when this fit began: nothing more is spent."
@@ -70,7 +71,7 @@ def train(
         typer.echo(f"discreet: the unfinished fit was discarded; what it had released stays spent: {said}", err=True)
     spends = getattr(made, "epsilon", None) is not None
     n_items = "private" if ratings.catalogue.private else ratings.n_items
-    costs = PAID if resume else str(made.preview(n_items, ledger)) if spends else ""
+    costs = PAID if resume else str(_preview(made, ratings, n_items, ledger)) if spends else ""
     show(None, _intention(made, ratings, source), *(["", costs] if costs else []))
     checkpoint = {} if made._not_resumable() or ratings.catalogue.private else {"checkpoint": fit}
     with _interruption_reported(ctx, made, n_items, fit), warnings_shown():
@@ -81,6 +82,14 @@ def train(
         text = {".html": stated.html, ".md": stated.__str__, ".json": stated.json}[file.suffix.lower()]()
         file.write_text(text, encoding="utf-8")
     _show_result(made, costs, out, files)
+
+
+def _preview(model: Any, ratings: "Interactions", n_items: int | str, ledger: "Ledger | None") -> "Preview":
+    from discreet.models.private import PrivateModel
+
+    of_table = isinstance(model, PrivateModel)  # for some models, what is released depends on the kind of data
+    found: Preview = model._preview_for(ratings, ledger) if of_table else model.preview(n_items, ledger)
+    return found
 
 
 def _require_clear(ctx: typer.Context, folder: Path, resume: bool, discard: bool) -> None:
@@ -147,6 +156,8 @@ def _intention(model: "Model", ratings: "Interactions", source: str) -> Any:
     warning = "" if inputs.is_private(type(model)) else " ([bold red]NOT PRIVATE[/bold red])"
     parameters = ", ".join(f"{name}={value}" for name, value in model.get_params(deep=False).items())
     rows = {"model": type(model).__name__ + warning, "parameters": escape(parameters), "table": escape(source)}
+    if ratings.catalogue.private:
+        rows["items"] = "private: a share of the budget chooses them" if not warning else "private"
     return pairs({**rows, **{f"public {key}": escape(value) for key, value in ratings.public_inputs.items()}})
 
 
@@ -170,6 +181,8 @@ def _show_result(model: "Model", costs: str, out: Path, files: list[Path]) -> No
         "statement": [str(file) for file in files],
     }
     lines: list[Any] = [promise(guarantee), *filter(None, [paid(certificate)]), ""]
+    if model.catalogue_.selection is not None:
+        lines.append(f"Items that were chosen privately: {len(model.items_):,}. The model knows no others.")
     if items and items["known too little"]:
         few = f"{items['known too little']:,} of {items['all']:,} items"
         lines.append(f"The model knows too little about {few} to tell them from average.")

@@ -105,10 +105,14 @@ def tradeoff(
     """
     seed = whole("random_state", random_state, 0)
     train, held_out = pair(data, "test", lambda table: splits.holdout(table, by=by, test=test, random_state=seed)[::2])
-    asked = parse((IMPLICIT if train.implicit else EXPLICIT) if metrics is None else metrics)
     budgets = _budgets(epsilons)
     repeats = whole("repeats", repeats, 1)
     contenders = _named(models, train, delta)
+    for_lists = train.implicit or all(map(_for_lists, contenders.values()))
+    asked = parse((IMPLICIT if for_lists else EXPLICIT) if metrics is None else metrics)
+    for name, model in contenders.items():
+        if not any(_gives(model, metric) for metric in asked):
+            raise DataError(f"metrics: {name} is measured by none of them; ask for recall@20, or for rmse, besides")
     lines = _usual(asked, contenders.values()) if baselines is None else dict(baselines)
     if baselines is None:  # whoever is a contender is no baseline
         lines = {name: model for name, model in lines.items() if name not in contenders}
@@ -209,7 +213,11 @@ def _gives(model: Model, metric: Metric) -> bool:
     """Whether a metric says something about a model: popularity predicts no ratings, and item means are no lists."""
     if isinstance(model, DPMeanRating):
         return not metric.is_ranking
-    return metric.is_ranking or not isinstance(model, Popularity | DPPopularity)
+    return metric.is_ranking or not (isinstance(model, Popularity | DPPopularity) or _for_lists(model))
+
+
+def _for_lists(model: Model) -> bool:
+    return getattr(model, "objective", None) == "lists"
 
 
 def _usual(metrics: Sequence[Metric], contenders: Iterable[Model]) -> dict[str, Model]:
@@ -310,7 +318,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         Where every epsilon loses more, it is the largest one.
         """
         metric = self._metric(metric)
-        known = {name: values[metric] for name, values in self.lines.items() if name != self.free and metric in values}
+        known = {name: values[metric] for name, values in self.lines.items() if name != OWN_MEAN and metric in values}
         if not known:
             return "There is no model without privacy to compare with."
         name, against = min(known.items(), key=lambda pair: self._loss(metric, pair[1], 1.0))

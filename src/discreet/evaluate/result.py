@@ -121,7 +121,7 @@ class Evaluation(dict[str, float]):
         rows = [["bucket", *first.about, *(part for name in first.scores for part in (name, "interval"))]]
         for bucket in self.buckets:
             about = (f"{value:.1%}" if isinstance(value, float) else f"{value:,}" for value in bucket.about.values())
-            cells = [part for s in bucket.scores.values() for part in (number(s.value), _interval(s))]
+            cells = [part for s in bucket.scores.values() for part in (number(s.value), span(s))]
             rows.append([str(bucket.number), *about, *cells])
         return rows
 
@@ -247,6 +247,11 @@ def number(value: float) -> str:
 
 def _interval(score: Score) -> str:
     return "-" if math.isnan(score.low) else f"{number(score.low)} to {number(score.high)}"
+
+
+def span(score: Score) -> str:
+    """An interval in few characters, for tables with many."""
+    return "" if math.isnan(score.low) else f"{score.low:.3f}–{score.high:.3f}"
 
 
 def paragraphs(sentences: Sequence[str]) -> str:

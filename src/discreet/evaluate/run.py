@@ -15,7 +15,7 @@ from discreet.data import Interactions
 from discreet.data.catalogue import Ids
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import private as released
-from discreet.evaluate.metrics import Collected, Key, Task, collect, coverage, parse
+from discreet.evaluate.metrics import Collected, Key, Metric, Task, collect, coverage, parse
 from discreet.evaluate.result import Bucket, Evaluation, Score
 from discreet.privacy import Ledger
 from discreet.typing import Floats, Integers
@@ -81,7 +81,7 @@ def evaluate(
         test: The targets: interactions that the model has not seen.
         history: What the model is shown of the same users. It must have every user who has a target.
         metrics: For instance ["rmse", "recall@20", "ndcg@100"]. The default is rmse and mae, or recall@20 and ndcg@100
-            if the test has no values.
+            if the test has no values or the model predicts no ratings.
         relevant: Ranking metrics count only targets of at least this value; by default they count all.
         threshold: Accuracy compares values with this. Needed unless the values are 0 and 1, or -1 and 1.
         exclude_seen: Whether lists leave out the items of the history. Then a target in the history is missed.
@@ -105,7 +105,9 @@ def evaluate(
         Metric -> value: a dict that prints as a table.
     """
     _check_tables(model, test, history, popularity)
-    asked = parse((IMPLICIT if test.implicit else EXPLICIT) if metrics is None else metrics)
+    rated = not test.implicit and predicts_ratings(model)
+    asked = parse((EXPLICIT if rated else IMPLICIT) if metrics is None else metrics)
+    _require_ratings(model, test, asked)
     level = None if confidence is None else _finite("confidence", confidence)
     if level is not None and not 0 < level < 1:
         raise DataError(f"confidence: a level between 0 and 1 was expected, for instance 0.95, not {confidence!r}")
@@ -146,6 +148,21 @@ def evaluate(
 
 
 # -- checks of the arguments
+
+
+def predicts_ratings(model: Any) -> bool:
+    """Whether a fitted model's predictions are ratings, and not scores that order lists."""
+    return bool(getattr(model, "_predicts_ratings", True))
+
+
+def _require_ratings(model: Any, test: Interactions, metrics: Iterable[Metric]) -> None:
+    """Raise if ratings would be compared with scores."""
+    wrong = next((metric for metric in metrics if not metric.is_ranking), None)
+    if wrong is not None and not test.implicit and not predicts_ratings(model):
+        raise DataError(
+            f"metrics: {wrong} compares ratings, and this {type(model).__name__} predicts none, only scores; "
+            "ask for a ranking metric, such as recall@20"
+        )
 
 
 def _check_tables(model: Any, test: Any, history: Any, popularity: Any) -> None:

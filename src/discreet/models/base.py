@@ -322,7 +322,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         serving.to_parquet(path, self.recommend_blocks(history, n, **options))
 
     def predict(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
-        """The value each target would get: a rating within the value range, or a score for implicit feedback.
+        """The value each target would get: a rating within the value range, or a score if the model is for lists alone.
 
         Args:
             history: As for `recommend`.
@@ -356,7 +356,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Args:
             item: The item's id.
             n: The number of items.
-            metric: The "cosine" of vectors, or their inner product, "dot", which prefers popular items.
+            metric: The "cosine" of vectors, or their inner product, "dot", which prefers popular items. Vectors of one
+                number are always compared by the latter.
         """
         return serving.similar_items(self, item, n, metric)
 

@@ -28,7 +28,7 @@ def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
 def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
     if name not in catalogue.names:
         raise DataError(
-            f"features: the catalogue has no column {name!r}; it has {', '.join(catalogue.names) or 'none'}"
+            f"features: the catalog has no column {name!r}; it has {', '.join(catalogue.names) or 'only ids'}"
         )
     entries = catalogue.column(name)
     present = [entry for entry in entries if entry is not None]

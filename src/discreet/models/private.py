@@ -177,6 +177,12 @@ class PrivateModel(Model):
             return private_items.preview(self, ledger)
         return (ledger or self._own_ledger()).preview(self.plan(n_items))
 
+    def _preview_for(self, ratings: Interactions, ledger: Ledger | None) -> Preview:
+        """What a fit to these data would cost, by what is public of them."""
+        if ratings.catalogue.private:
+            return private_items.preview(self, ledger)
+        return (ledger or self._own_ledger()).preview(self._plan_for(ratings))
+
     def _own_ledger(self, url: str | None = None) -> Ledger:
         return Ledger(url, epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 

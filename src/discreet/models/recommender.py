@@ -14,12 +14,12 @@ from discreet.errors import DataError, NotFitted
 from discreet.models.als import DPALS
 from discreet.models.base import readied
 from discreet.models.spectral import DPSVD
+from discreet.privacy.guarantee import AdjacencyName
 from discreet.validation import positive, probability
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from discreet.privacy.guarantee import AdjacencyName
     from discreet.privacy.ledger import Ledger
 
 Objective: TypeAlias = Literal["ratings", "lists", "both"]
@@ -47,7 +47,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
         objective: What ratings are for: to predict "ratings", to recommend "lists", or "both".
-        n_users_hint: About how many users there are, if that is public. It decides how the budget is divided.
+        n_users_hint: About how many users there are, if that is public. It helps to divide the budget between ratings
+            and lists; a model for lists alone does not use it.
         features: Columns of the catalog that describe items; they are public, and cost no privacy.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning.
@@ -95,7 +96,10 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     def __getattr__(self, name: str) -> Any:
         if name == "model_":
-            raise NotFitted("Recommender has not been fitted, so it has no model_; call fit(ratings) first")
+            raise NotFitted(
+                "Recommender has not been fitted, so it has no model_; call fit(ratings) first. What a fit would cost: "
+                "choose(ratings).preview(ratings.n_items)"
+            )
         if name.startswith("__"):
             raise AttributeError(f"'Recommender' object has no attribute {name!r}")
         return getattr(self.model_, name)

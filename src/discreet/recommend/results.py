@@ -31,6 +31,12 @@ def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
     return cells
 
 
+def brief(title: Any, most: int = 60) -> str:
+    """A title for a table on a screen: what people call items may be a whole text."""
+    text = "" if title is None else " ".join(str(title).split())
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as lines of text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -83,7 +89,7 @@ class Recommendations:
         names = self.titles if self.titles is not None else [""] * len(self)
         rows = [("rank", "item", "score", "title" if self.titles is not None else "")]
         rows += [
-            (str(rank), str(item), f"{score:.4g}", "" if title is None else str(title))
+            (str(rank), str(item), f"{score:.4g}", brief(title))
             for rank, (item, score, title) in enumerate(zip(self.items, self.scores, names, strict=True), 1)
         ]
         return "\n".join([*aligned(rows), *([f"({self.note})"] if self.note else [])])
@@ -199,7 +205,7 @@ class Explanation:
         names = self.titles if self.titles is not None else [""] * len(self.items)
         rows = [("item", "rating", "adds", ""), ("", "", f"{self.baseline:+.4f}", "without any history")]
         rows += [
-            (str(item), f"{rating:g}", f"{part:+.4f}", "" if title is None else str(title))
+            (str(item), f"{rating:g}", f"{part:+.4f}", brief(title))
             for item, rating, part, title in zip(self.items, self.ratings, self.contributions, names, strict=True)
         ]
         return "\n".join([*aligned(rows), f"(score of {self.item!r}: {self.score:.4f})"])

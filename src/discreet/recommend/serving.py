@@ -305,12 +305,13 @@ def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendatio
     note, factors = "", model._ranking.columns[:, model._similar_columns()]
     if factors.shape[1] == 0 or not factors[at].any():
         scores = model.popularity_
-        why = "this item was" if factors.shape[1] else "items are"
-        note = f"{why} given no vector by the model: ranked by popularity"
+        note = f"the model has no {'vector for this item' if factors.shape[1] else 'vectors'}: ranked by popularity"
     else:
         with single_threaded_blas():
             scores = factors @ factors[at]
-        if metric == "cosine":
+        if factors.shape[1] == 1:  # every cosine is 1 or -1
+            note = "the model knows one direction of taste: ranked by the inner product"
+        elif metric == "cosine":
             lengths = np.linalg.norm(factors, axis=1)
             scores = np.divide(scores, lengths * lengths[at], out=np.zeros_like(scores), where=lengths > 0)
     scores = np.array(scores)

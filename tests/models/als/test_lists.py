@@ -99,7 +99,7 @@ def test_new_items_and_lost_ones(split: Any, tmp_path: Any) -> None:
 
 
 def test_what_does_not_go_together(split: Any) -> None:
-    with pytest.raises(DataError, match="caution: is for lists by predicted rating"):
+    with pytest.raises(DataError, match="caution: this is for lists by predicted rating"):
         discreet.DPALS(epsilon=1, delta=DELTA, objective="both", caution=1.0).fit(split[0])
     with pytest.raises(DataError, match="objective: one of"):
         discreet.DPALS(epsilon=1, delta=DELTA, objective="lists").fit(split[0])

@@ -404,7 +404,7 @@ def test_features_that_cannot_be_used_are_refused() -> None:
     with pytest.raises(DataError, match="no column 'color'"):
         model(features=["color"]).fit(data)
     ratings = discreet.datasets.movielens_like(60, 30, 600, random_state=0)
-    with pytest.raises(DataError, match="features: is for lists"):
+    with pytest.raises(DataError, match="features: this is for lists"):
         model(features=["genres"]).fit(ratings)
 
 

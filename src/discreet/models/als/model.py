@@ -46,7 +46,7 @@ LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPALS(PrivateModel):
-    """Private alternating least squares for ratings: user-level joint differential privacy.
+    """Private alternating least squares for ratings, and for lists: user-level joint differential privacy.
 
     The model is y_ij = m + a_i + b_j + u_i . v_j. A user's a_i and u_i are found by their own ridge regression,
 
@@ -67,6 +67,10 @@ class DPALS(PrivateModel):
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
       of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
       first step, random probe columns look for tastes that no other column explains.
+
+    With objective="both", the model also learns what people choose and like, from the releases that `DPSVD` makes of
+    ratings as graded likes, which share the budget; `recommend` then ranks by that, `similar_items` and `explain` are
+    about it, and only `predict` gives ratings. Otherwise `recommend` ranks by predicted rating.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
     proof. How the budget is divided follows from epsilon, delta, the size of the catalog and `n_users_hint` alone;
@@ -93,7 +97,7 @@ class DPALS(PrivateModel):
         objective: To predict "ratings", by which lists are ranked, too; or "both", to learn lists of their own, by what
             users choose together and rate highly, at the same cost in all. `predict` gives ratings in either case.
         caution: How many standard deviations of an item's uncertainty are subtracted from its score for ranking: with
-            1, the better known of two items with equal scores comes first.
+            1, the better known of two items with equal scores comes first. For lists by predicted rating.
         n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
 
     Attributes:
@@ -175,7 +179,9 @@ class DPALS(PrivateModel):
         positive("caution", self.caution, zero=True)
         check_parameters(self, choices={"objective": ("ratings", "both")})
         if self.caution and self.objective == "both":
-            raise DataError("caution: is for lists by predicted rating; leave it out, or ask for objective='ratings'")
+            raise DataError(
+                "caution: this is for lists by predicted rating; leave it out, or ask for objective='ratings'"
+            )
         for name in ("n_steps", "n_users_hint"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1)

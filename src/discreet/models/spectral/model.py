@@ -203,7 +203,7 @@ class DPSVD(PrivateModel):
             return
         for name in ("explore", "features"):
             if getattr(self, name):
-                raise DataError(f"{name}: is for lists; leave it out for ratings, or give objective='lists'")
+                raise DataError(f"{name}: this is for lists; leave it out for ratings, or give objective='lists'")
         require_rank(self.rank, ratings.n_items)
         self._centering(ratings)  # raises if there is no bound
 

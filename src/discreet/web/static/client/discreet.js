@@ -147,6 +147,7 @@ export class Model {
       if (own === 0) return popularity[row];
       let sum = 0;
       for (let k = from; k < to; k++) sum += columns[row * this.rank + k] * columns[at * this.rank + k];
+      if (to - from === 1) return sum; // every cosine is 1 or -1
       const length = lengths(row);
       return length > 0 ? sum / (length * own) : 0;
     });
