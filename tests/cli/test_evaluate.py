@@ -32,8 +32,8 @@ def test_the_example_works_when_pasted(work: Path) -> None:
     rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
     assert rows["Popularity"].split()[1:3] == ["-", "-"]  # it predicts no ratings
     assert max(len(line) for line in rows.values() if "0." in line and "epsilon" not in line) <= 80
-    assert "Baselines at the same epsilon: DPMeanRating and DPPopularity." in text
-    assert "Of the private models here, take " in text
+    assert "Baselines at the same epsilon, which no ledger is charged for: DPMeanRating and DPPopularity." in text
+    assert "Of the private models here, by these exact numbers, take " in text
     assert "for ratings (rmse)." in text
 
 

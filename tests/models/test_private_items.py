@@ -1,5 +1,7 @@
 """A private choice of items: what it finds, what it costs, and that items that were not chosen leave no trace."""
 
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,8 @@ import pytest
 import discreet
 from discreet.data.catalogue import Catalogue
 from discreet.data.interactions import Interactions
-from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
+from discreet.errors import BudgetExceeded, DataError, ModelError, NotPublic, PrivacyError
+from discreet.models.one_bit.model import perturb
 from discreet.privacy.noise import InsecureSeededNoise
 
 POPULAR = [f"film {item}" for item in range(12)]
@@ -53,8 +56,10 @@ def test_items_that_are_not_chosen_leave_no_trace() -> None:
         ledger = discreet.Ledger(**BUDGET, threshold_delta=2e-7, noise_source=InsecureSeededNoise(3))
         models.append(discreet.DPALS(**BUDGET).fit(table, ledger=ledger))
     one, other = (model.statement() for model in models)
-    for name in ("releases", "public_inputs", "notes", "guarantee", "title"):
+    for name in ("public_inputs", "notes", "guarantee", "title"):
         assert one.certificate[name] == other.certificate[name]
+    first, second = ([{**r, "reservation": 0} for r in s.certificate["releases"]] for s in (one, other))
+    assert first == second  # but for a random name
     assert models[0].items_ == models[1].items_
     assert "rare" not in other.json()
 
@@ -126,6 +131,87 @@ def test_more_data_has_the_items_of_the_first_choice() -> None:
     assert model.guarantee_.epsilon > 5
     with pytest.raises(DataError, match="private choice"):
         model.fit_more(discreet.select_items(private(), **BUDGET))
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_guarantee_does_not_include_another_choice_of_the_same_cost(loaded: bool, tmp_path: Any) -> None:
+    """The two cost the same to the last bit, and yet are two."""
+    one, other = (discreet.select_items(private(), **BUDGET) for _ in range(2))
+    model = discreet.DPALS(epsilon=1, delta=1e-6).fit(one)
+    if loaded:
+        model.save(tmp_path / "model")
+        model = discreet.load(tmp_path / "model")
+    spent = model.guarantee_
+    with pytest.raises(DataError, match="does not include"):
+        model.fit_more(other)
+    assert model.guarantee_ == spent
+    again = discreet.read(rows(SECRET), items=model.catalogue_, value_range=(1, 5), on_unknown="drop")
+    second = discreet.DPALS(epsilon=1, delta=1e-6).fit(again)  # from items of the same choice
+    assert one.catalogue.selection is not None
+    assert second.statement().includes(one.catalogue.selection)
+    assert second.guarantee_.cost.exposure == spent.cost.exposure > 0
+    assert model.fit_more(again).guarantee_.cost.exposure == spent.cost.exposure
+
+
+def test_a_fit_is_not_resumed_with_another_choice(tmp_path: Any) -> None:
+    one, other = (discreet.select_items(private(), **BUDGET) for _ in range(2))
+    assert one.items == other.items
+    model = discreet.DPPopularity(epsilon=1, delta=1e-6).fit(one, checkpoint=tmp_path)
+    assert discreet.DPPopularity(epsilon=1, delta=1e-6).fit(one, checkpoint=tmp_path).guarantee_ == model.guarantee_
+    given = discreet.read(rows(), items=Catalogue(sorted(POPULAR)), value_range=(1, 5))
+    for table in (other, given):
+        with pytest.raises(ModelError, match="begun with another .*choice"):
+            discreet.DPPopularity(epsilon=1, delta=1e-6).fit(table, checkpoint=tmp_path)
+
+
+def test_a_choice_is_not_forgotten() -> None:
+    chosen = discreet.select_items(private(), **BUDGET)
+    for items in ("private", discreet.observed_items_are_public, Catalogue([*POPULAR, "more"])):
+        with pytest.raises(DataError, match="private choice"):
+            chosen.with_public(items=items)
+    assert chosen.with_public(value_range=(0, 6)).catalogue.selection is chosen.catalogue.selection
+    lost = Catalogue(POPULAR, origin=chosen.catalogue.origin)
+    with pytest.raises(DataError, match="statement"):
+        discreet.DPALS(**BUDGET).fit(discreet.read(rows(), items=lost, value_range=(1, 5)))
+    some = chosen.for_items(POPULAR[:3])
+    assert "chosen by the owner" in some.public_inputs["items"]  # which no release says
+    assert discreet.DPPopularity(**BUDGET).fit(some).guarantee_.cost.exposure > 0
+    components = discreet.DPPCA(2, epsilon=1, delta=1e-6, row_norm=5.0).fit(chosen)
+    assert components.guarantee_.cost.exposure > 0
+    discreet.Statement.parse(components.statement().json())
+
+
+def test_a_guarantee_of_choice_and_fit_has_the_terms_of_both() -> None:
+    chosen = discreet.select_items(private(), **BUDGET)
+    ledger = discreet.Ledger(adjacency="replace")
+    with pytest.raises(PrivacyError, match="adjacency: the items were chosen with 'add-remove'"):
+        discreet.DPALS(**BUDGET, adjacency="replace").fit(chosen, ledger=ledger)
+    assert not ledger.events
+    with pytest.raises(PrivacyError, match="unit: the items were chosen with 'user'"):
+        perturb(chosen, epsilon=1.0, threshold=3.0)
+    flipped = chosen.to_implicit(3).with_public(value_range=(0, 1))
+    with pytest.raises(PrivacyError, match="unit: the items were chosen with 'user'"):
+        discreet.OneBit("input", epsilon=1.0, perturbed=True).fit(flipped)
+
+
+@pytest.mark.parametrize("largest", [7, 1 << 63])
+def test_the_type_of_ids_does_not_tell_of_others(largest: int) -> None:
+    """One person's number that needs all 64 bits would change everyone's type."""
+    table = [(user, item) for user in range(600) for item in (9, 10)] + [(0, largest)]
+    assert discreet.select_items(discreet.read(table, items="private"), **BUDGET).items.to_arrow().type == "int64"
+
+
+def test_large_ids_are_chosen() -> None:
+    table = discreet.read([(user, (1 << 63) + user % 2) for user in range(900)], items="private")
+    assert discreet.select_items(table, **BUDGET).items.to_list() == [1 << 63, (1 << 63) + 1]
+
+
+@pytest.mark.parametrize("item", [Decimal("1.5"), datetime(2020, 1, 1)])
+def test_ids_that_are_written_by_the_others_are_refused(item: Any) -> None:
+    ledger = discreet.Ledger()
+    with pytest.raises(DataError, match="text or whole numbers"):
+        discreet.select_items(discreet.read([(1, item), (2, item)], items="private"), **BUDGET, ledger=ledger)
+    assert not ledger.events
 
 
 def test_a_ledger_pays_for_choice_and_fit() -> None:

@@ -328,7 +328,7 @@ def test_where_folders_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.Monk
 def test_fit_json_says_nothing_about_people(tmp_path: Path) -> None:
     stop(tmp_path / "fit")
     about = json.loads((tmp_path / "fit" / "fit.json").read_text())
-    fields = {"format", "class", "params", "plan", "catalogue", "value_range", "implicit"}
+    fields = {"format", "class", "params", "plan", "catalogue", "value_range", "implicit", "choice"}
     assert set(about) == fields | {"ledger", "own_ledger", "reservation"}
     assert str(RATINGS.n_users) not in json.dumps(about["params"])
     assert about["catalogue"] == hashlib.sha256().hexdigest() or len(about["catalogue"]) == 64

@@ -304,6 +304,25 @@ def test_a_statement_lists_the_threshold_and_checks_it() -> None:
     assert not Ledger(delta=0.1).statement().includes(statement)
 
 
+def test_a_choice_is_told_from_another_of_the_same_cost() -> None:
+    """Otherwise a guarantee that includes one choice would seem to include all."""
+    ledgers = [Ledger(delta=1e-6) for _ in range(2)]
+    for ledger in ledgers:
+        released(ledger)
+        ledger.release([1, 2, 3], 1.0, Gaussian(5.0), "more")
+    one, other = (ledger.statement() for ledger in ledgers)
+    assert one.guarantee == other.guarantee
+    assert not one.includes(other)
+    choice, another = one.choice(), other.choice()
+    assert choice is not None
+    assert another is not None
+    assert Statement.parse(choice.json()).guarantee.cost == plan().cost
+    assert choice.guarantee.delta == 1e-6
+    assert one.includes(choice)
+    assert not one.includes(another)
+    assert Ledger(delta=0.1).statement().choice() is None
+
+
 def test_a_plan_must_pay_for_a_threshold() -> None:
     ledger = Ledger(delta=1e-6)
     with ledger.reserve(Plan((Planned("items", Cost.of_mu(0.5)),))) as reservation:

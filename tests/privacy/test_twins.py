@@ -82,6 +82,12 @@ def test_rising_on_threads() -> None:
         assert kernels.rising(fallen, np.append(indptr, at)[np.argsort(np.append(indptr, at), kind="stable")], 10, 4)
 
 
+def hostile(rng: Any, integers: Any) -> Any:
+    """Integers of about 2^n as floats of about 1, one in ten of which is anything."""
+    floats = integers / float(np.abs(integers).max(initial=1)) * rng.standard_normal(integers.shape)
+    return np.where(rng.random(integers.shape) < 0.1, rng.choice(HOSTILE, integers.shape), floats)
+
+
 def test_sums_by_item() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -89,13 +95,20 @@ def test_sums_by_item() -> None:
         n = int(indptr[-1])
         items, x = rng.integers(0, 6, n).astype(np.uint32), rng.integers(-MAX_BOUND, MAX_BOUND + 1, n)
         vectors = rng.integers(-(1 << 14), (1 << 14) + 1, (12 * each, k))
-        found, expected = np.ones(6, np.int64), np.ones(6, np.int64)
-        kernels.scatter(items, x, found)
-        twins.scatter(items, x, expected)
-        assert np.array_equal(found, expected)
-        found, expected = np.ones((6, k), np.int64), np.ones((6, k), np.int64)
-        kernels.scatter_outer(items, x, vectors, indptr, found)
-        twins.scatter_outer(items, x, vectors, indptr, expected)
+        for least, others, shape in (
+            (-math.inf, [], (6,)),
+            (0.0, [], (6,)),
+            (-math.inf, [(hostile(rng, vectors), (2.0**-14, 2.0**14, 1 << 28))], (6, k)),
+        ):
+            found, expected = np.ones(shape, np.int64), np.ones(shape, np.int64)
+            given = items, indptr, hostile(rng, x), (2.0**-9, 2.0**29, 1 << 58), least, *others
+            kernels.add_rows(found, *given)
+            twins.add_rows(expected, *given)
+            assert np.array_equal(found, expected)
+        found, expected = np.ones((k, k), np.int64), np.ones((k, k), np.int64)
+        given = hostile(rng, vectors).reshape(12, each * k), (2.0**-14, 2.0**14, 1 << 28)
+        kernels.add_squares(found, *given)
+        twins.add_squares(expected, *given)
         assert np.array_equal(found, expected)
         for kind in (np.uint8, np.uint16, np.uint32, np.int64):
             found = kernels.dense(items.astype(kind), x, indptr, 6)

@@ -36,7 +36,8 @@ Function = Callable[..., Any]
 # user's own items, or refuse tables that no reader makes, with the same message for all.
 PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
-    "discreet.engine.batches:parts",
+    "discreet.engine.batches:cuts",
+    "discreet.engine.batches:rows_of",
     "discreet.models.private:require_sound",
     "discreet.models.private:in_range",
     "discreet.models.als.published_contributions:_first",
@@ -62,8 +63,9 @@ BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # not reported themse
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
 KERNELS = (
-    *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "spread", "other_folds"),
-    *("truncate", "rising", "scatter", "scatter_gram", "scatter_outer", "dense", "row_sums"),
+    *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "other_folds"),
+    *("scaled", "deviations", "moments", "chosen", "truncate", "rising"),
+    *("add_rows", "add_squares", "scatter_gram", "dense", "row_sums"),
 )
 SPARSE_KINDS = (coo_array, csc_array, csr_array)
 # Methods of sparse matrices whose result is private if the matrix or an argument is

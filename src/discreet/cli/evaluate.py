@@ -202,10 +202,10 @@ def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> No
         others = list(results)[1:]
         private = [other for other in others if other.startswith("DP")]
         if private:
-            same = f"Baselines at the same epsilon: {' and '.join(private)}."
+            same = f"Baselines at the same epsilon, which no ledger is charged for: {' and '.join(private)}."
             best = best_models({model: results[model] for model in (name, *private)})
             taken = " and ".join(f"{model} for {' and for '.join(uses)}" for model, uses in _by_model(best).items())
-            lines += ["", f"{same} Of the private models here, take {taken}."]
+            lines += ["", f"{same} Of the private models here, by these exact numbers, take {taken}."]
         if exact := " and ".join(other for other in others if other not in private):
             lines += ["", f"Baselines, which are not private: {exact}."]
         if first.buckets:

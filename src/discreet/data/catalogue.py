@@ -478,9 +478,9 @@ class Catalogue:
         columns = self.columns.take(pa.array(chosen)) if self.names else None
         return Catalogue(Ids(self.ids.take(chosen)), columns, origin=self.origin, selection=self.selection)
 
-    def of_origin(self, origin: str, selection: Statement | None = None) -> Catalogue:
+    def of_origin(self, origin: str) -> Catalogue:
         """The same items, with another explanation of how they became public."""
-        return Catalogue(self.ids, self.columns, origin=origin, selection=selection or self.selection)
+        return Catalogue(self.ids, self.columns, origin=origin, selection=self.selection)
 
     def require_public(self) -> None:
         """Raise NotPublic unless these items are public: declared by the owner, or chosen privately."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pyarrow import feather
 
 from discreet.data.catalogue import (
+    CHOSEN,
     OBSERVED,
     PRIVATE,
     Catalogue,
@@ -132,7 +133,7 @@ class Declared:
     def public_inputs(self) -> dict[str, str]:
         """What the owner has declared public, in words, for the privacy statement."""
         declared = {}
-        released = self.catalogue.private or self.catalogue.selection is not None  # or will be: not an input
+        released = self.catalogue.origin in (PRIVATE, CHOSEN)  # or will be: not an input
         if self.catalogue.origin is not None and not released:
             declared["items"] = f"{self.n_items:,} items, {self.catalogue.origin}"
         if self.value_range is not None:
@@ -247,6 +248,11 @@ class Interactions(Declared):
             value_range: The lowest and highest possible value; values outside it are an error.
         """
         changed = self
+        if items is not None and self.catalogue.selection is not None:
+            raise DataError(
+                "items: they come from a private choice, which makes them public, and every guarantee for this table "
+                "must include it; to declare others, read the table anew"
+            )
         if items is observed_items_are_public:
             changed = replace(changed, catalogue=self.catalogue.of_origin(OBSERVED))
         elif isinstance(items, str) and items == PRIVATE:

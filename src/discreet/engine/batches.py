@@ -28,7 +28,7 @@ PART = 1 << 17  # interactions: enough to make the Python overhead of a batch sm
 MOST_USERS = 1 << 16
 DENSE_CELLS = 1 << 21  # entries of users' dense rows
 CACHED_CELLS = 1 << 19  # entries that a cache holds, and for which memory is used again
-LEAST = 1 << 16  # interactions of the last batches, and so that all threads end together
+LEAST = 1 << 16  # interactions of the last batches; in a large table, a fifth of what a thread does
 GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
 SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
 
@@ -118,20 +118,34 @@ def parts(
 ) -> Iterator[UserBatch]:
     """The users' rows, in batches of at most `most` entries (unless one user has more) and `most_users` users.
 
-    For several threads, with `n_jobs`, each batch is a share of what is left, so that the last ones are small.
+    For several threads, with `n_jobs`, each batch is a share of what is left, so that the last ones are smaller.
     """
-    indptr, first, share = ratings.indptr, 0, 2 * n_threads(n_jobs)
+    for users in cuts(ratings.indptr, most_users, most, n_jobs):
+        yield rows_of(ratings, values, users)
+
+
+def cuts(indptr: Array, most_users: int | None, most: int | None, n_jobs: int | None) -> list[tuple[int, int]]:
+    """The first user of each batch, and the one behind its last."""
+    found, first, threads = [], 0, n_threads(n_jobs)
     most, most_users = most or PART, most_users or MOST_USERS
+    least = max(LEAST, int(indptr[-1]) // (5 * threads))
     while first < len(indptr) - 1:
         entries, users = most, most_users
-        if share > 2:
-            entries = min(most, max(int(indptr[-1] - indptr[first]) // share, LEAST))
-            users = min(most_users, max((len(indptr) - 1 - first) // share, most_users // 4, 1))
+        if threads > 1:
+            entries = min(most, max(int(indptr[-1] - indptr[first]) // (2 * threads), least))
+            users = min(most_users, max((len(indptr) - 1 - first) // (2 * threads), most_users // 4, 1))
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + entries, side="right")) - 1)
         last = min(last, first + users)
-        begin, end = int(indptr[first]), int(indptr[last])
-        yield UserBatch(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
+        found.append((first, last))
         first = last
+    return found
+
+
+def rows_of(ratings: Table, values: Array, users: tuple[int, int]) -> UserBatch:
+    """The rows of consecutive users."""
+    first, last = users
+    begin, end = int(ratings.indptr[first]), int(ratings.indptr[last])
+    return UserBatch(ratings.indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
 
 
 def user_batches(
@@ -145,11 +159,10 @@ def user_batches(
 
     if n_jobs is not None and most is None:
         most = 4 * PART
-
-    def batches() -> Iterator[UserBatch]:
-        return parts(ratings, ratings.values, most_users=most_users, most=most, n_jobs=n_jobs)
-
-    return LocalBlocks[UserBatch](batches)
+    # Threads wait for each other when they take a block: so it is a pair of numbers until then.
+    return LocalBlocks[UserBatch](
+        lambda: cuts(ratings.indptr, most_users, most, n_jobs), lambda users: rows_of(ratings, ratings.values, users)
+    )
 
 
 def dense_users(n: int) -> int:
@@ -163,4 +176,4 @@ def dense_users(n: int) -> int:
 
 def equal_weights(part: UserBatch) -> Array:
     """Equal weights for each user's items, with an L2 norm of 1."""
-    return kernels.unit_rows(np.ones(len(part.indices)), part.indptr)
+    return kernels.unit_rows(part.indptr, part.indices)

@@ -19,6 +19,7 @@ from discreet.kernels.library import (
     PAD,
     Struct,
     aligned,
+    ascending,
     blas_libraries,
     each_block,
     function,
@@ -30,6 +31,7 @@ from discreet.kernels.library import (
 from discreet.typing import Array
 
 __all__ = [  # of the library
+    "ascending",
     "blas_libraries",
     "each_block",
     "instruction_set",
@@ -47,6 +49,7 @@ RIDGE = (
     *("indptr", "indices", "index_bytes", "values", "weights", "table", "base", "prior", "gram", "scale"),
     *("offset_penalty", "prior_count", "k", "ld", "offsets", "vectors", "residuals"),
 )
+Bound = tuple[float, float, int]
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
 
@@ -90,10 +93,10 @@ class Table:
         return out
 
 
-def _blocks(indptr: Array) -> Iterator[tuple[int, int]]:
-    """Consecutive rows, with about ENTRIES entries each, at most ROWS."""
+def _blocks(indptr: Array, entries: int = ENTRIES) -> Iterator[tuple[int, int]]:
+    """Consecutive rows, with about so many entries each, at most ROWS."""
     n = len(indptr) - 1
-    ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], ENTRIES))
+    ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], entries))
     return pairwise(np.unique(np.concatenate([ends, np.arange(0, n, ROWS), [0, n]])).tolist())
 
 
@@ -126,16 +129,17 @@ def _indices(indices: Array) -> Array:
 def _ends(indptr: Array, *arrays: Array) -> Array:
     """Where rows end in the arrays."""
     ends = np.ascontiguousarray(indptr, np.int64)
-    if ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] > min(map(len, arrays)):
+    if ends[0] < 0 or ends[-1] > min(map(len, arrays)) or not ascending()(ends):
         raise ValueError(OUTSIDE)
     return ends
 
 
-def _entries(indptr: Array, indices: Array, size: int, *arrays: Array) -> tuple[Array, int, Array, int]:
-    """Rows as C takes them: item numbers, which are below `size`, and their bytes; where rows end, and how many."""
-    items, ends = _indices(indices), _ends(indptr, indices, *arrays)
-    _below(items, 0, len(items), size)
-    return items, items.itemsize, ends, len(ends) - 1
+def _by_row(name: str, indptr: Array, indices: Array, size: int, entries: Array | None, *given: Any) -> None:
+    """Call a function on rows: item numbers, their bytes and what they are below; where rows end, and how many."""
+    items, ends = _indices(indices), _ends(indptr, indices, indices if entries is None else entries)
+    own = _contiguous(entries, np.float64)
+    if not function(name)(items, items.itemsize, size, ends, len(ends) - 1, own, *given):
+        raise ValueError(OUTSIDE)
 
 
 def _rows(kind: Any, indptr: Array, indices: Array, values: Array, table: Table, **given: Any) -> Struct:
@@ -278,11 +282,10 @@ def item_step(
         prior=prior.padded,
         prior_count=float(prior_count),
     )
-    _below(rows["indices"], 0, len(indices), len(table.padded))
-    pull, a = np.ascontiguousarray(penalty, kind), np.ascontiguousarray(a, np.float64)
-    function("item_step", kind)(
-        rows, n, pull, folds, a, float(bias_weight), float(clip), float(lift), x, directions, gram_rows
-    )
+    size, pull, a = len(table.padded), np.ascontiguousarray(penalty, kind), np.ascontiguousarray(a, np.float64)
+    given = n, size, pull, folds, a, float(bias_weight), float(clip), float(lift), x, directions, gram_rows
+    if not function("item_step", kind)(rows, *given):
+        raise ValueError(OUTSIDE)
     return x, directions, gram_rows
 
 
@@ -439,7 +442,7 @@ def truncate(values: Array, indptr: Array, step: float, limit: float, largest: i
     """Ragged rows of float64 as integers, in units of `step`, of L2 norm at most `limit`; `largest` is its square."""
     values, indptr = _as_read((values, np.float64), (indptr, np.int64))
     out = np.empty(len(values), np.int64)
-    function("truncate_rows")(values, indptr, 0, len(indptr) - 1, step, limit, largest, out)
+    function("truncate_rows")(values, indptr, len(indptr) - 1, step, limit, largest, out)
     return out
 
 
@@ -449,26 +452,43 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
         return False
     items, (indptr,) = _indices(items), _as_read((indptr, np.int64))
 
-    def check(block: tuple[int, int]) -> bool:
-        return bool(function("rising_rows")(items, items.itemsize, indptr, *block, size))
+    found: list[int] = []
+
+    def check(block: tuple[int, int]) -> None:
+        found.append(function("rising_rows")(items, items.itemsize, indptr, *block, size))
 
     if n_threads(n_jobs) == 1:
-        return check((0, len(indptr) - 1))
-    return all(over_blocks(check, _blocks(indptr), n_jobs))
+        check((0, len(indptr) - 1))
+    else:
+        each_block(check, _blocks(indptr, max(ENTRIES, len(items) // (4 * n_threads(n_jobs)))), n_jobs)
+    return all(found)
 
 
-def scatter(items: Array, units: Array, total: Array) -> None:
-    """Add integers to the total of their items."""
+def add_rows(
+    total: Array, items: Array, indptr: Array, entries: Array, bound: Bound, least: float, *others: tuple[Array, Bound]
+) -> None:
+    """Add ragged rows, truncated, to the total of their items. Entries of less than `least` count as that.
+
+    With vectors a, which are truncated too, x a^T is added for each entry x: entry p of a row has vector p modulo how
+    many its row has. A bound is what `truncate` takes: step, limit and largest.
+    """
     _require_integers(total)
-    scatter_outer(items, units, np.ones((1, 1), np.int64), np.array([0, len(units)]), total[:, None])
+    items, (entries, indptr) = _indices(items), _as_read((entries, np.float64), (indptr, np.int64))
+    n, vectors, each, k, other = len(indptr) - 1, None, 0, 1, bound
+    for vectors, other in others:
+        (vectors,), k = _as_read((vectors, np.float64)), vectors.shape[1]
+        each = len(vectors) // max(n, 1)
+    given = items, items.itemsize, entries, indptr, n, least, *bound, vectors, each, k, *other
+    if not function("add_rows")(*given, total):
+        raise MemoryError
 
 
-def scatter_outer(items: Array, x: Array, vectors: Array, indptr: Array, total: Array) -> None:
-    """Add x a^T to the rows of their items; entry p of a row has vector p modulo how many its row has."""
+def add_squares(total: Array, rows: Array, bound: Bound) -> None:
+    """Add x x^T, on and above the diagonal: each row has several vectors x, which are truncated together."""
     _require_integers(total)
-    items, (x, vectors, indptr) = _indices(items), _as_read((x, np.int64), (vectors, np.int64), (indptr, np.int64))
-    n, (many, k) = len(indptr) - 1, vectors.shape
-    function("scatter_outer")(items, items.itemsize, x, vectors, indptr, n, many // max(n, 1), k, total)
+    (given,), k = _as_read((rows, np.float64)), len(total)
+    if not function("add_squares")(given, len(given), given.shape[1] // k, k, *bound, total):
+        raise MemoryError
 
 
 def dense(items: Array, units: Array, indptr: Array, size: int) -> Array:
@@ -497,31 +517,64 @@ def row_sums(entries: Array, indptr: Array) -> Array:
 # -- parts of what users contribute
 
 
-def unit_rows(entries: Array, indptr: Array) -> Array:
-    """Entries scaled to a length of 1 in each row, unless all of its entries are 0."""
-    given, ends = np.ascontiguousarray(entries, np.float64), _ends(indptr, entries)
-    out = np.empty(len(given))
-    function("unit_rows")(given, ends, len(ends) - 1, out)
+def scaled(values: Array, middle: float, unit: float, reach: float) -> Array:
+    """(values - middle) / unit in double precision, no further from 0 than `reach`."""
+    given, out = np.ascontiguousarray(values), np.empty(len(values))
+    function("scale", given.dtype)(given, len(given), middle, unit, reach, out)
     return out
 
 
-def spread(numbers: Array, indptr: Array) -> Array:
-    """For each entry a number of its row: entry p of a row has number p modulo how many its row has."""
-    given, ends = _as_read((numbers, np.float64), (indptr, np.int64))
-    out, n = np.empty(int(ends[-1])), len(ends) - 1
-    function("spread_rows")(given, ends, n, len(given) // max(n, 1), out)
-    return out
+def unit_rows(
+    indptr: Array,
+    indices: Array,
+    entries: Array | None = None,
+    *,
+    by_item: Array | None = None,
+    by_fold: Array | None = None,
+) -> Array:
+    """Rows scaled to a length of 1, unless they are 0: of entries (by default 1), times numbers of items and of folds.
 
-
-def other_folds(indptr: Array, indices: Array, entries: Array, loadings: Array, *, folds: int) -> Array:
-    """For each row and fold, the sum of entries times loadings over the other folds, (rows * folds, d).
-
-    Entry p of a row is in fold p % folds.
+    If each row has f numbers in `by_fold`, entry p of it is in fold p % f.
     """
-    rows, given = (
-        _entries(indptr, indices, len(loadings), entries),
-        _as_read((entries, np.float64), (loadings, np.float64)),
-    )
-    out = np.empty(((len(indptr) - 1) * folds, loadings.shape[1]))
-    function("other_folds")(*rows, *given, loadings.shape[1], folds, out)
+    size, folds = 0 if by_item is None else len(by_item), len(() if by_fold is None else by_fold)
+    given, out = (_contiguous(array, np.float64) for array in (by_item, by_fold)), np.empty(len(indices))
+    _by_row("unit_rows", indptr, indices, size, entries, *given, folds // max(len(indptr) - 1, 1), out)
     return out
+
+
+def deviations(weights: Array, values: Array, indptr: Array, penalty: float, mean: float) -> Array:
+    """Weights times values' deviations from the mean of their row and of `penalty` numbers more, all `mean`."""
+    ends, given, out = (
+        _ends(indptr, weights, values),
+        _as_read((weights, np.float64), (values, np.float64)),
+        np.empty(len(values)),
+    )
+    function("deviations")(*given, ends, len(ends) - 1, float(penalty), float(mean), out)
+    return out
+
+
+def moments(values: Array, indptr: Array) -> tuple[Array, Array]:
+    """The mean of each row, and its mean squared deviation from that; 0 without entries."""
+    ends, (given,) = _ends(indptr, values), _as_read((values, np.float64))
+    out = np.empty((2, len(ends) - 1))
+    function("moments")(given, ends, len(ends) - 1, out[0], out[1])
+    return out[0], out[1]
+
+
+def other_folds(indptr: Array, indices: Array, entries: Array, loadings: Array, *, folds: int) -> tuple[Array, Array]:
+    """For each row and fold, the sum of entries times loadings over the other folds: lengths, (rows * folds), and
+
+    directions, (rows * folds, d). A vector of zeros has none. Entry p of a row is in fold p % folds.
+    """
+    (size, d), n, table = loadings.shape, (len(indptr) - 1) * folds, np.ascontiguousarray(loadings, np.float64)
+    lengths, out = np.empty(n), np.empty((n, d))
+    _by_row("other_folds", indptr, indices, size, entries, table, d, folds, lengths, out)
+    return lengths, out
+
+
+def chosen(indptr: Array, indices: Array, entries: Array, place: Array) -> tuple[Array, Array, Array]:
+    """The entries at items that have a place (-1: none): where their rows end, their places, and they themselves."""
+    ends, places, out = np.empty(len(indptr), np.int64), np.empty(len(indices), np.uint32), np.empty(len(indices))
+    to = np.ascontiguousarray(place, np.int32)
+    _by_row("choose", indptr, indices, len(place), entries, to, ends, places, out)
+    return ends, places[: int(ends[-1])], out[: int(ends[-1])]

@@ -17,6 +17,8 @@ typedef struct {
   int64_t bytes;
 } Indices;
 
+EXPORT int64_t below(const void *items, int64_t bytes, int64_t begin, int64_t end, int64_t size);
+
 static inline size_t item_at(Indices indices, int64_t at) {
   if (indices.bytes == 1) return ((const uint8_t *)indices.data)[at];
   if (indices.bytes == 2) return ((const uint16_t *)indices.data)[at];

@@ -7,25 +7,42 @@
 
 // Rows of values as integers on the grid, of L2 norm at most limit: lattice.truncate says how. `largest` is the floor of
 // limit squared. What is not finite counts as zero.
-EXPORT void truncate_rows(const double *values, const int64_t *indptr, int64_t begin, int64_t end, double step,
-                          double limit, int64_t largest, int64_t *out) {
-  for (int64_t i = begin; i < end; i++) {
-    double squares = 0;
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
-      double units = isfinite(values[e]) ? values[e] / step : 0.0;
-      squares += units * units;
-    }
-    double length = sqrt(squares), factor = limit / (length > limit ? length : limit), shorten[3] = {1, 1 - 0x1p-40, 0};
-    for (int round = 0; round < 3; round++) {
-      int64_t total = 0;
-      for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
-        double units = isfinite(values[e]) ? values[e] / step : 0.0, scaled = units * factor * shorten[round];
-        out[e] = isfinite(scaled) ? (int64_t)scaled : 0;
-        total += out[e] * out[e];
-      }
-      if (total <= largest) break;
-    }
+typedef struct {
+  double step, limit;
+  int64_t largest;
+} Bound;
+
+static void truncate_row(const double *values, int64_t n, Bound bound, double least, int64_t *out) {
+  double squares = 0;
+  for (int64_t e = 0; e < n; e++) {
+    double value = values[e] < least ? least : values[e], units = isfinite(value) ? value / bound.step : 0.0;
+    squares += units * units;
   }
+  double length = sqrt(squares), factor = bound.limit / (length > bound.limit ? length : bound.limit);
+  double shorten[3] = {1, 1 - 0x1p-40, 0};
+  for (int round = 0; round < 3; round++) {
+    int64_t total = 0;
+    for (int64_t e = 0; e < n; e++) {
+      double value = values[e] < least ? least : values[e], units = isfinite(value) ? value / bound.step : 0.0;
+      double scaled = units * factor * shorten[round];
+      out[e] = isfinite(scaled) ? (int64_t)scaled : 0;
+      total += out[e] * out[e];
+    }
+    if (total <= bound.largest) break;
+  }
+}
+
+EXPORT void truncate_rows(const double *values, const int64_t *indptr, int64_t n, double step, double limit,
+                          int64_t largest, int64_t *out) {
+  for (int64_t i = 0; i < n; i++)
+    truncate_row(values + indptr[i], indptr[i + 1] - indptr[i], (Bound){step, limit, largest}, -INFINITY, out + indptr[i]);
+}
+
+// Whether rows end where the next one begins, or later.
+EXPORT int64_t ascending(const int64_t *indptr, int64_t n) {
+  int falls = 0;
+  for (int64_t i = 0; i < n; i++) falls |= indptr[i + 1] < indptr[i];
+  return !falls;
 }
 
 // Whether all of some items are below size.
@@ -56,15 +73,43 @@ EXPORT int64_t rising_rows(const void *data, int64_t bytes, const int64_t *indpt
   return !falls;
 }
 
-// total[item] (k) += x a, for the vector a of the entry: entry p of a row has its row's vector p % each.
-EXPORT void scatter_outer(const void *items, int64_t bytes, const int64_t *x, const int64_t *vectors,
-                          const int64_t *indptr, int64_t n, int64_t each, int64_t k, int64_t *total) {
-  for (int64_t i = 0; i < n; i++)
-    for (int64_t e = indptr[i], at = 0; e < indptr[i + 1]; e++, at = at + 1 < each ? at + 1 : 0) {
-      const int64_t *a = vectors + (i * each + at) * k;
-      int64_t *out = total + item_at((Indices){items, bytes}, e) * k, own = x[e];
-      for (int64_t j = 0; j < k; j++) out[j] += own * a[j];
+// total[item] (k) += x a, for the truncated entries x of rows, of which none is less than `least`, and the truncated
+// vector a of the entry: entry p of a row has its row's vector p % each. Without vectors total[item] += x.
+EXPORT int64_t add_rows(const void *items, int64_t bytes, const double *entries, const int64_t *indptr, int64_t n,
+                        double least, double step, double limit, int64_t largest, const double *vectors, int64_t each,
+                        int64_t k, double a_step, double a_limit, int64_t a_largest, int64_t *total) {
+  int64_t longest = 1;
+  for (int64_t i = 0; i < n; i++) longest = indptr[i + 1] - indptr[i] > longest ? indptr[i + 1] - indptr[i] : longest;
+  int64_t *x = malloc(sizeof(int64_t) * (longest + each * k)), *a = x + longest;
+  if (!x) return 0;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t first = indptr[i], count = indptr[i + 1] - first;
+    truncate_row(entries + first, count, (Bound){step, limit, largest}, least, x);
+    for (int64_t f = 0; f < each; f++)
+      truncate_row(vectors + (i * each + f) * k, k, (Bound){a_step, a_limit, a_largest}, -INFINITY, a + f * k);
+    for (int64_t e = 0, at = 0; e < count; e++, at = at + 1 < each ? at + 1 : 0) {
+      int64_t *out = total + item_at((Indices){items, bytes}, first + e) * k;
+      if (!each) *out += x[e];
+      for (int64_t j = 0; j < k && each; j++) out[j] += x[e] * a[at * k + j];
     }
+  }
+  free(x);
+  return 1;
+}
+
+// total (k, k) += the sum of x x^T on and above the diagonal: n rows of `each` vectors x, truncated together.
+EXPORT int64_t add_squares(const double *rows, int64_t n, int64_t each, int64_t k, double step, double limit,
+                           int64_t largest, int64_t *total) {
+  int64_t *x = malloc(sizeof(int64_t) * (each * k + 1));
+  if (!x) return 0;
+  for (int64_t i = 0; i < n; i++, rows += each * k) {
+    truncate_row(rows, each * k, (Bound){step, limit, largest}, -INFINITY, x);
+    for (int64_t f = 0; f < each * k; f += k)
+      for (int64_t a = 0; a < k; a++)
+        for (int64_t b = a; b < k; b++) total[a * k + b] += x[f + a] * x[f + b];
+  }
+  free(x);
+  return 1;
 }
 
 // total[a][b] += x_a x_b, for each two items a <= b of a row; total has `size` columns.

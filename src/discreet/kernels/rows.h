@@ -19,6 +19,14 @@ static inline REAL NAME(sum)(vec v) {
   return part[0];
 }
 
+// Values in a unit, from a middle, which are no further from it than `reach`.
+EXPORT void NAME(scale)(const REAL *values, int64_t n, double middle, double unit, double reach, double *out) {
+  for (int64_t e = 0; e < n; e++) {
+    double own = (values[e] - middle) / unit;
+    out[e] = own < -reach ? -reach : own > reach ? reach : own;
+  }
+}
+
 static inline REAL NAME(dot)(const REAL *a, const REAL *b, int n) {
   vec even = {0}, odd = {0};
   int j = 0;
@@ -407,9 +415,11 @@ static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds
 // What n users contribute to an item step of DPALS, in double precision; models/als/contributions.py has the formulas.
 // Users weigh their items by a, scaled to length 1. With clip 0, x is not scaled. Results are x, by entry, directions
 // (n * folds, k) and rows (n, folds * k).
-EXPORT void NAME(item_step)(const NAME(Ridge) * r, int64_t n_rows, const REAL *penalty, int64_t folds, const double *a,
-                            double bias_weight, double clip, double lift, double *out, double *direction, double *row) {
+EXPORT int64_t NAME(item_step)(const NAME(Ridge) * r, int64_t n_rows, int64_t items, const REAL *penalty,
+                               int64_t folds, const double *a, double bias_weight, double clip, double lift, double *out,
+                               double *direction, double *row) {
   const int k = (int)r->k, ld = (int)r->ld;
+  if (!below(r->indices.data, r->indices.bytes, r->indptr[0], r->indptr[n_rows], items)) return 0;
   int64_t longest = 1;
   for (int64_t i = 0; i < n_rows; i++)
     if (r->indptr[i + 1] - r->indptr[i] > longest) longest = r->indptr[i + 1] - r->indptr[i];
@@ -451,6 +461,7 @@ EXPORT void NAME(item_step)(const NAME(Ridge) * r, int64_t n_rows, const REAL *p
     }
   }
   free(memory);
+  return 1;
 }
 
 // Solve n systems: A (ld, ld) each, of which the first k rows and columns count.

@@ -1,32 +1,62 @@
 // Parts of what users contribute to releases. A user's sums run over their own entries, in order. Compiled as exact.c is.
 
+// Functions that return something return 0, and do nothing, if an item is not below size.
+
 #include "common.h"
 
-// Entries scaled to a length of 1 in each row, unless all of its entries are 0.
-EXPORT void unit_rows(const double *entries, const int64_t *indptr, int64_t n, double *out) {
+// Products of entries, of numbers of their items a, and of numbers of their folds, as far as these are given: scaled to a
+// length of 1 in each row, unless all of them are 0.
+EXPORT int64_t unit_rows(const void *items, int64_t bytes, int64_t size, const int64_t *indptr, int64_t n,
+                         const double *entries, const double *a, const double *lengths, int64_t folds, double *out) {
+  if (a && !below(items, bytes, indptr[0], indptr[n], size)) return 0;
   for (int64_t i = 0; i < n; i++) {
     double squares = 0;
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) squares += entries[e] * entries[e];
+    for (int64_t e = indptr[i], fold = 0; e < indptr[i + 1]; e++, fold = fold + 1 < folds ? fold + 1 : 0) {
+      out[e] = entries ? entries[e] : 1;
+      if (a) out[e] *= a[item_at((Indices){items, bytes}, e)];
+      if (lengths) out[e] *= lengths[i * folds + fold];
+      squares += out[e] * out[e];
+    }
     double length = squares > 0 ? sqrt(squares) : 1;
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[e] = entries[e] / length;
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[e] /= length;
+  }
+  return 1;
+}
+
+// Deviations of values from their row's mean, which is that of the row and of `penalty` times a given one; times weights.
+EXPORT void deviations(const double *weights, const double *values, const int64_t *indptr, int64_t n, double penalty,
+                       double mean, double *out) {
+  for (int64_t i = 0; i < n; i++) {
+    double sum = 0;
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) sum += values[e];
+    double own = (sum + penalty * mean) / ((double)(indptr[i + 1] - indptr[i]) + penalty);
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[e] = weights[e] * (values[e] - own);
   }
 }
 
-// Each row has some numbers; entry p of it gets number p % each.
-EXPORT void spread_rows(const double *numbers, const int64_t *indptr, int64_t n, int64_t each, double *out) {
-  for (int64_t i = 0; i < n; i++)
-    for (int64_t e = indptr[i], at = 0; e < indptr[i + 1]; e++, at = at + 1 < each ? at + 1 : 0)
-      out[e] = numbers[i * each + at];
+// The mean of each row, and its mean squared deviation from it.
+EXPORT void moments(const double *values, const int64_t *indptr, int64_t n, double *means, double *variances) {
+  for (int64_t i = 0; i < n; i++) {
+    double sum = 0, squares = 0, count = indptr[i + 1] > indptr[i] ? (double)(indptr[i + 1] - indptr[i]) : 1;
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) sum += values[e];
+    means[i] = sum / count;
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) squares += (values[e] - means[i]) * (values[e] - means[i]);
+    variances[i] = squares / count;
+  }
 }
 
-// For each row and fold, the sum of entries times loadings (d) over the other folds; entry p is in fold p % folds.
-EXPORT void other_folds(const void *items, int64_t bytes, const int64_t *indptr, int64_t n, const double *entries,
-                        const double *loadings, int64_t d, int64_t folds, double *out) {
-  for (int64_t i = 0; i < n; i++, out += folds * d) {
+// For each row and fold, the sum of entries times loadings (d) over the other folds, as a length and a direction (0: none);
+// entry p is in fold p % folds.
+EXPORT int64_t other_folds(const void *items, int64_t bytes, int64_t size, const int64_t *indptr, int64_t n,
+                           const double *entries, const double *loadings, int64_t d, int64_t folds, double *lengths,
+                           double *out) {
+  if (!below(items, bytes, indptr[0], indptr[n], size)) return 0;
+  for (int64_t i = 0; i < n; i++, lengths += folds, out += folds * d) {
+    int64_t first = indptr[i], last = indptr[i + 1];
     memset(out, 0, sizeof(double) * folds * d);
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+    for (int64_t e = first; e < last; e++) {
       const double *own = loadings + item_at((Indices){items, bytes}, e) * d;
-      double *sum = out + (e - indptr[i]) % folds * d;
+      double *sum = out + (e - first) % folds * d;
       for (int64_t j = 0; j < d && entries[e] != 0; j++) sum[j] += entries[e] * own[j];
     }
     for (int64_t j = 0; j < d; j++) {
@@ -34,5 +64,28 @@ EXPORT void other_folds(const void *items, int64_t bytes, const int64_t *indptr,
       for (int64_t f = 0; f < folds; f++) all += out[f * d + j];
       for (int64_t f = 0; f < folds; f++) out[f * d + j] = all - out[f * d + j];
     }
+    for (int64_t f = 0; f < folds; f++) {
+      double squares = 0;
+      for (int64_t j = 0; j < d; j++) squares += out[f * d + j] * out[f * d + j];
+      lengths[f] = sqrt(squares);
+      for (int64_t j = 0; j < d && lengths[f] > 0; j++) out[f * d + j] /= lengths[f];
+    }
   }
+  return 1;
+}
+
+// Entries at the items that have a place (-1: none). Their rows end at out_indptr.
+EXPORT int64_t choose(const void *items, int64_t bytes, int64_t size, const int64_t *indptr, int64_t n,
+                      const double *entries, const int32_t *place, int64_t *out_indptr, uint32_t *out_items, double *out) {
+  int64_t found = out_indptr[0] = 0;
+  if (!below(items, bytes, indptr[0], indptr[n], size)) return 0;
+  for (int64_t i = 0; i < n; i++) {
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+      int32_t at = place[item_at((Indices){items, bytes}, e)];
+      out_items[found] = (uint32_t)at, out[found] = entries[e];
+      found += at >= 0;
+    }
+    out_indptr[i + 1] = found;
+  }
+  return 1;
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet import kernels
-from discreet.data.catalogue import CHOSEN, PRIVATE
+from discreet.data.catalogue import CHOSEN, PRIVATE, Catalogue
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
@@ -89,6 +89,33 @@ def require_sound(ratings: Ratings, n_jobs: int | None = None) -> None:
             "range; make the table with discreet.read"
         )
     require_sound_arithmetic()
+
+
+def choice_of(catalogue: Catalogue, *, delta: float, unit: str, adjacency: str) -> Statement | None:
+    """The private choice that items come from, which a guarantee in these terms must include; None if there is none.
+
+    Called before anything is spent; raises if the guarantee could not include it.
+    """
+    chosen = catalogue.selection
+    if chosen is None:
+        if CHOSEN in (catalogue.origin or ""):
+            raise DataError(
+                "items: they come from a private choice, but its statement, which a guarantee must include, is not "
+                "with them; use the table that discreet.select_items returned, or the catalog of a model"
+            )
+        return None
+    for name, value in (("unit", unit), ("adjacency", adjacency)):
+        if getattr(chosen.guarantee, name) != value:
+            raise PrivacyError(
+                f"{name}: the items were chosen with {str(getattr(chosen.guarantee, name))!r}, and a guarantee of both "
+                f"cannot be for {str(value)!r}; choose items in the terms of the model"
+            )
+    if chosen.guarantee.delta > delta:
+        raise PrivacyError(
+            f"delta: the items were chosen at delta = {round_up(chosen.guarantee.delta)}, which the guarantee of a "
+            f"model includes; give the model at least that, not {round_up(delta)}"
+        )
+    return chosen
 
 
 class PrivateModel(Model):
@@ -174,14 +201,8 @@ class PrivateModel(Model):
         self._check_chosen(ratings)
         return self._learn_from_public_items(ratings, ledger, checkpoint)
 
-    def _check_chosen(self, ratings: Interactions) -> None:
-        """Raise if the items were chosen at a larger delta than this model may have."""
-        chosen = ratings.catalogue.selection
-        if chosen is not None and chosen.guarantee.delta > self.delta:
-            raise PrivacyError(
-                f"delta: the items were chosen at delta = {round_up(chosen.guarantee.delta)}, which the guarantee of a "
-                f"model includes; give the model at least that, not {round_up(self.delta)}"
-            )
+    def _check_chosen(self, ratings: Interactions) -> Statement | None:
+        return choice_of(ratings.catalogue, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 
     def _learn_from_public_items(
         self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None

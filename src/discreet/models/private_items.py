@@ -12,6 +12,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
 from sklearn.base import clone
 
 from discreet.data.catalogue import CHOSEN, Catalogue
@@ -32,7 +35,7 @@ from discreet.privacy.guarantee import (
 from discreet.privacy.ledger import Preview
 from discreet.privacy.releaser import Contribution
 from discreet.privacy.set_union import MOST
-from discreet.privacy.statement import Statement
+from discreet.privacy.statement import CHOICE, Statement
 from discreet.typing import Array
 from discreet.validation import positive, probability, round_up
 
@@ -115,8 +118,8 @@ def _require_room(ledger: Ledger, exposed: float) -> None:
     if ledger.epsilon is not None and exposed > left:
         raise PrivacyError(
             f"ledger: of its delta, {round_up(max(left, 0.0))} is left for thresholds, and a private choice of items "
-            f"needs {round_up(exposed)}; open a ledger with a larger threshold_delta (--threshold-delta), which is fixed "
-            "when it begins"
+            f"needs {round_up(exposed)}; open a ledger with a larger threshold_delta (--threshold-delta), which is "
+            "fixed when it begins"
         )
 
 
@@ -129,6 +132,7 @@ def _chosen(
             "table: a private choice is for Interactions with private items, discreet.read(..., items='private'); "
             "items that are public are all there already"
         )
+    _require_types(table.items.to_arrow())
     require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
     ledger.expect(unit="user", adjacency=adjacency)
     found = np.zeros(max(table.n_items, 1), bool)
@@ -140,7 +144,7 @@ def _chosen(
             found[passed] = True
     events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
     guarantee = ledger.guarantee(plan.cost, events, delta=delta)
-    statement = Statement.of("A private choice of items", guarantee, events, public_inputs={})
+    statement = Statement.of(CHOICE, guarantee, events, public_inputs={})
     if not found.any():
         raise DataError(
             f"items: none was chosen: at epsilon = {round_up(guarantee.epsilon)} and delta = {round_up(delta)} an item "
@@ -149,7 +153,20 @@ def _chosen(
         )
     part = table.of_items(np.flatnonzero(found))
     part = part.of_users(np.flatnonzero(np.diff(part.indptr)))
-    return replace(part, catalogue=part.catalogue.of_origin(CHOSEN, statement))
+    return replace(part, catalogue=Catalogue(_typed(part.items.to_arrow()), origin=CHOSEN, selection=statement))
+
+
+def _require_types(ids: pa.Array) -> None:
+    """Raise if how one id is stored depends on the others, so that it would tell of items that are not chosen."""
+    if types.is_decimal(ids.type) or types.is_timestamp(ids.type):
+        raise DataError(f"items: to be chosen privately they need ids that are text or whole numbers, not {ids.type}")
+
+
+def _typed(ids: pa.Array) -> pa.Array:
+    """Ids in a type that depends on these alone: 64 bits without a sign only if one of them needs that."""
+    if ids.type == pa.uint64() and pc.max(ids).as_py() < 1 << 63:
+        return ids.cast(pa.int64())
+    return ids
 
 
 def _not_yet(found: Array) -> Contribution:

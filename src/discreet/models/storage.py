@@ -216,7 +216,7 @@ def _decoded(
     if unknown := set(document["params"]) - set(inspect.signature(cls).parameters):
         raise refused(path, f"{cls.__name__} has no parameter {brief(min(unknown))}")
     arrays = _arrays_from_bytes(home / FACTORS, parts[FACTORS], cls._ARRAYS)
-    catalogue = items_from_bytes(home / ITEMS, parts[ITEMS], document["origin"])
+    catalogue = items_from_bytes(home / ITEMS, parts[ITEMS], document["origin"], statement.choice())
     try:
         return cls._restored(rich(document["params"]), arrays, rich(document["values"]), catalogue, statement)
     except Exception as error:  # anything that a model may raise for unchecked values
@@ -277,7 +277,7 @@ def items_to_bytes(catalogue: Catalogue) -> bytes:
     return content.getvalue()
 
 
-def items_from_bytes(path: Path, content: bytes, origin: str | None) -> Catalogue:
+def items_from_bytes(path: Path, content: bytes, origin: str | None, selection: Statement | None = None) -> Catalogue:
     """The catalog in a parquet file."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -293,7 +293,7 @@ def items_from_bytes(path: Path, content: bytes, origin: str | None) -> Catalogu
             for column, kind in zip(table.columns, wanted.types, strict=True)
         ]
         rest = pa.table(columns[1:], names=table.column_names[1:])
-        return Catalogue(Ids(columns[0], "items"), rest, origin=origin)
+        return Catalogue(Ids(columns[0], "items"), rest, origin=origin, selection=selection)
     except Exception as error:  # from a parser of untrusted bytes
         raise refused(path, f"it does not hold a catalog ({error})") from error
 

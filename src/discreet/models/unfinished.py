@@ -48,6 +48,7 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 def described(model: PrivateModel, ratings: Ratings, plan: Plan) -> dict[str, Any]:
     """What must be the same to resume a fit: everything that decides its releases, except the data."""
+    chosen = ratings.catalogue.selection
     about = {
         "class": type(model).__name__,
         "params": learned_by(model),
@@ -55,6 +56,7 @@ def described(model: PrivateModel, ratings: Ratings, plan: Plan) -> dict[str, An
         "catalogue": catalogue_sha256(ratings.catalogue),
         "value_range": ratings.value_range,
         "implicit": ratings.implicit,
+        "choice": None if chosen is None else chosen.certificate["releases"],  # the guarantee includes one, not two
     }
     same: dict[str, Any] = json.loads(canonical(about))
     return same

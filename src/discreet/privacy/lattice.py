@@ -104,9 +104,15 @@ def _limit(bound: float, grid: Grid) -> float:
 def row_ends(indptr: npt.ArrayLike, n_entries: int) -> Integers:
     """Where ragged rows start and end, checked."""
     ends = np.ascontiguousarray(indptr, np.int64)
-    if not ends.size or ends[0] != 0 or ends[-1] != n_entries or (np.diff(ends) < 0).any():
+    if not ends.size or ends[0] != 0 or ends[-1] != n_entries or not kernels.ascending()(ends):
         raise PrivacyError("indptr: must rise from 0 to the number of entries, as in a CSR matrix")
     return ends
+
+
+def in_units(bound: float, grid: Grid, power: int = 2) -> tuple[float, float, int]:
+    """A bound as the kernels take it: the step of its grid, it in units, and the largest sum of squares of units."""
+    limit = _limit(bound, grid)
+    return grid.step, limit, math.floor(Fraction(limit) ** power)
 
 
 def truncate(
@@ -135,16 +141,16 @@ def truncate(
     if norm not in ("l2", "l1"):
         raise PrivacyError(f"norm: must be 'l2' or 'l1', not {norm!r}")
     power = 2 if norm == "l2" else 1
-    limit = _limit(bound, grid)
+    units = in_units(bound, grid, power)
     values = np.asarray(rows, np.float64)
     if values.ndim == 0:
         raise PrivacyError("rows: one row per user is needed, not a single number")
     rows_of_width = np.arange(math.prod(values.shape[:-1]) + 1) * values.shape[-1]
     ends = rows_of_width if indptr is None else row_ends(indptr, values.size)
-    given, step, largest = np.ascontiguousarray(values).ravel(), grid.step, math.floor(Fraction(limit) ** power)
+    given = np.ascontiguousarray(values).ravel()
     if norm == "l1":
-        return twins.truncate(given, ends, step, limit, largest, power=1).reshape(values.shape)
-    return kernels.truncate(given, ends, step, limit, largest).reshape(values.shape)
+        return twins.truncate(given, ends, *units, power=1).reshape(values.shape)
+    return kernels.truncate(given, ends, *units).reshape(values.shape)
 
 
 # -- exact sums: the same however users are cut into batches, and in whatever order these are added
@@ -157,7 +163,7 @@ MOST_USERS = 1 << 14  # whose normal equations, of at most 2^30 units each, are 
 def scatter(items: Array, units: Integers, size: int) -> Integers:
     """Sums of integers by item."""
     total = np.zeros(size, np.int64)
-    kernels.scatter(items, units, total)
+    twins.scatter(items, units, total)
     return total
 
 

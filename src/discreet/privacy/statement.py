@@ -7,7 +7,7 @@ import math
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 FORMAT = 3
+CHOICE = "A private choice of items"
 
 COVERED = {
     "joint-dp": "The public outputs listed above, everything computed from them, and for each person all "
@@ -171,6 +172,17 @@ class Statement:
         own = {canonical(release) for release in self.certificate["releases"]}
         return own.issuperset(canonical(release) for release in other.certificate["releases"])
 
+    def choice(self) -> "Statement | None":
+        """The private choice of items among its releases, as a statement of its own; None if there is none."""
+        releases = [release for release in self.certificate["releases"] if "threshold" in release]
+        if not releases:
+            return None
+        cost = sum((Cost.from_json(release["cost"]) for release in releases), Cost())
+        guarantee = replace(self.guarantee, cost=cost)
+        terms = {"sentence": str(guarantee), "guarantee": guarantee.to_json(), "releases": releases}
+        alone: dict[str, Any] = {"model": None, "public_inputs": {}, "budget": None, "ledger": None, "notes": []}
+        return self._with(title=CHOICE, **terms, **alone)
+
     def void(self, why_not: str) -> "Statement":
         """The same releases, unsigned, marked as having no guarantee, with the reason."""
         guarantee = self.guarantee.void(why_not) if self.guarantee.holds else self.guarantee
@@ -271,8 +283,12 @@ class Statement:
 
 
 def _public(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a ledger entry that others may see: not its time, since running times depend on the data."""
-    return {key: value for key, value in body.items() if key not in ("time", "reservation")}
+    """The fields of a ledger entry that others may see: not its time, since running times depend on the data.
+
+    A private choice of items keeps the random name of its reservation, by which it is told from any other.
+    """
+    hidden = ("time",) if "threshold" in body else ("time", "reservation")
+    return {key: value for key, value in body.items() if key not in hidden}
 
 
 def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -27,7 +27,17 @@ import numpy.typing as npt
 from discreet import kernels
 from discreet.errors import PrivacyError
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
-from discreet.privacy.lattice import Grid, add_gram, add_products, mirror, normal_equations, row_ends, scatter, truncate
+from discreet.privacy.lattice import (
+    Grid,
+    add_gram,
+    add_products,
+    in_units,
+    mirror,
+    normal_equations,
+    row_ends,
+    scatter,
+    truncate,
+)
 from discreet.privacy.noise import Gaussian
 from discreet.typing import Array
 from discreet.validation import positive, whole
@@ -39,6 +49,7 @@ UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
 GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
 WEIGHT_BITS = 6  # a weight of 1 is 2^6 grid units
 SMALL = 1024  # columns of a Gram matrix up to which each batch of users has its own sum
+FEW = 64  # columns up to which BLAS is not worth its calls
 UP = 1 + 2.0**-40  # makes up for rounding in the arithmetic of a sensitivity
 BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, despite rounding
 ROUNDING = 2.0**-30  # relative; far more than the float64 error of a user's product with a vector
@@ -208,18 +219,21 @@ class VectorSum(Statistic):
         return (fine_grid(std, self.norm),)
 
     def encode(self, batch: Any, contribution: Array) -> Array:
-        size, entries = self.size, np.asarray(contribution, np.float64)
-        if self.nonnegative:
-            entries = np.maximum(entries, 0.0)
+        total = np.zeros(self.size, np.int64)
+        self.add_batch(total, batch, contribution)
+        return total
+
+    def add_batch(self, total: Array, batch: Any, contribution: Array) -> None:
+        """Add them to the total itself."""
+        size, entries, least = self.size, np.asarray(contribution, np.float64), 0.0 if self.nonnegative else -math.inf
         if entries.ndim == 1:
             items, entries = _only(batch, entries, size)
-            units = truncate(entries, bound=self.norm, grid=self.grid, indptr=batch.indptr)
-            return scatter(items, units, size)
+            ends = row_ends(batch.indptr, len(entries))
+            kernels.add_rows(total, items, ends, entries, in_units(self.norm, self.grid), least)
+            return
         if entries.ndim != 2 or entries.shape[1] != size:
             raise PrivacyError(f"contribution: rows of {size} numbers were declared")
-        units = truncate(entries, bound=self.norm, grid=self.grid)
-        total: Array = units.sum(axis=0, dtype=np.int64)
-        return total
+        total += truncate(np.maximum(entries, least), bound=self.norm, grid=self.grid).sum(axis=0, dtype=np.int64)
 
 
 # -- Gram matrices
@@ -317,6 +331,9 @@ class GramSum(Statistic):
         if self.scattered(contribution):
             kernels.scatter_gram(*self.sparse(batch, contribution), total)
             return
+        if np.ndim(contribution) == 2 and self.size <= FEW and np.shape(contribution)[1] % self.size == 0:
+            given = np.asarray(contribution, np.float64)
+            return kernels.add_squares(total, given, in_units(self.length, self.grids[0]))
         rows = self.rows(batch, contribution)
         add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 
@@ -376,9 +393,12 @@ class OuterSum(Statistic):
         if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.shape[1:]:
             raise PrivacyError("contribution: give the same number of vectors, of the declared length, for each user")
         items, entries = _only(batch, entries, self.shape[0])
-        indptr, (x_grid, a_grid) = np.ascontiguousarray(batch.indptr, np.int64), self.grids
-        x = truncate(entries, bound=self.norm, grid=x_grid, indptr=indptr)
-        kernels.scatter_outer(items, x, truncate(vectors, bound=1.0, grid=a_grid), indptr, total)
+        ends, x, a = (
+            row_ends(batch.indptr, len(entries)),
+            in_units(self.norm, self.grids[0]),
+            in_units(1.0, self.grids[1]),
+        )
+        kernels.add_rows(total, items, ends, entries, x, -math.inf, (np.asarray(vectors, np.float64), a))
 
 
 # -- products with public vectors

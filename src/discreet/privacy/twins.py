@@ -57,6 +57,24 @@ def scatter_gram(items: Array, x: Integers, indptr: Integers, total: Integers) -
         total += np.triu(np.outer(row, row))
 
 
+def add_rows(
+    total: Integers,
+    items: Array,
+    indptr: Integers,
+    entries: Array,
+    bound: tuple[float, float, int],
+    least: float,
+    *others: tuple[Array, tuple[float, float, int]],
+) -> None:
+    """Add ragged rows, truncated, to the total of their items; times vectors, truncated too, if there are any."""
+    x = truncate(np.maximum(entries, least), indptr, *bound)
+    for vectors, other in others:
+        ends = np.arange(len(vectors) + 1) * vectors.shape[1]
+        scatter_outer(items, x, truncate(vectors.ravel(), ends, *other).reshape(vectors.shape), indptr, total)
+    if not others:
+        scatter(items, x, total)
+
+
 def scatter_outer(items: Array, x: Integers, vectors: Integers, indptr: Integers, total: Integers) -> None:
     """Add x a^T to the rows of their items; entry p of a row has vector p modulo the row's number of vectors."""
     counts = np.diff(indptr)
@@ -64,6 +82,13 @@ def scatter_outer(items: Array, x: Integers, vectors: Integers, indptr: Integers
     owners = np.repeat(np.arange(len(counts)), counts)
     place = np.arange(len(items)) - np.repeat(indptr[:-1], counts)
     np.add.at(total, items, x[:, None] * vectors[each * owners + place % max(each, 1)])
+
+
+def add_squares(total: Integers, rows: Array, bound: tuple[float, float, int]) -> None:
+    """Add x x^T, on and above the diagonal: each row has several vectors x, which are truncated together."""
+    ends = np.arange(len(rows) + 1) * rows.shape[1]
+    x = truncate(rows.ravel(), ends, *bound).reshape(-1, len(total))
+    total += np.triu(x.T @ x)
 
 
 def dense(items: Array, units: Integers, indptr: Integers, size: int) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from discreet import kernels
 from discreet.kernels import Table
 from discreet.models.als.estimate import MAGNITUDES, ItemFrequencies, ItemPosterior
-from discreet.models.rows import FOLDS, by_other_folds, directions, of_length_one
+from discreet.models.rows import FOLDS, by_other_folds
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
@@ -36,10 +36,9 @@ class Scale:
 
     def __call__(self, batch: UserBatch) -> UserBatch:
         """Some users' ratings in the unit."""
-        values = np.subtract(batch.values, sum(self.value_range) / 2, dtype=np.float64)
-        values /= self.unit
         # Rounding may take the ends of the range beyond the reach; the proof needs that nothing is.
-        return UserBatch(batch.indptr, batch.indices, np.clip(values, -self.reach, self.reach, out=values))
+        values = kernels.scaled(batch.values, sum(self.value_range) / 2, self.unit, self.reach)
+        return UserBatch(batch.indptr, batch.indices, values)
 
 
 def own_moments(batch: UserBatch, reach: float) -> Array:
@@ -51,9 +50,8 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
     squares add up to at most 3 - x^2 + 2 x^4 and this 1, and so to at most 5.
     """
     counts, half = np.maximum(batch.counts, 1), np.sqrt(0.5)
-    means = batch.row_sums(batch.values) / counts
-    x = means / reach
-    d = batch.row_sums((batch.values - kernels.spread(means, batch.indptr)) ** 2) / counts / reach**2
+    means, variances = kernels.moments(batch.values, batch.indptr)
+    x, d = means / reach, variances / reach**2
     # By the exponent of d, which is exact: a logarithm's last bit may depend on who else is in the batch.
     place = np.clip(-np.frexp(d)[1] // 2, 0, MAGNITUDES - 1)
     magnitude = (place[:, None] == np.arange(MAGNITUDES)) & (d > 0)[:, None]
@@ -62,21 +60,17 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
 
 def own_weights(batch: UserBatch, a: Array) -> Array:
     """A user's weights of their items: a_j scaled to an L2 norm of 1."""
-    return of_length_one(batch, a[batch.indices])
+    return kernels.unit_rows(batch.indptr, batch.indices, by_item=a)
 
 
 def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: float) -> Array:
     """A user's ratings about their own mean, shrunk to the public one, times the weights of their items."""
-    own = (batch.row_sums(batch.values) + offset_penalty * mean) / (batch.counts + offset_penalty)
-    deviations: Array = own_weights(batch, a) * (batch.values - kernels.spread(own, batch.indptr))
-    return deviations
+    return kernels.deviations(own_weights(batch, a), batch.values, batch.indptr, offset_penalty, mean)
 
 
 def on_frequent(batch: UserBatch, entries: Array, place: Array) -> UserBatch:
     """Entries of a batch on frequent items, which are renumbered by `place` (-1: not frequent)."""
-    at = place[batch.indices]
-    kept = np.flatnonzero(at >= 0)
-    return UserBatch(np.searchsorted(kept, batch.indptr), at[kept].astype(np.uint32), entries[kept])
+    return UserBatch(*kernels.chosen(batch.indptr, batch.indices, entries, place))
 
 
 def own_values(batch: UserBatch) -> Array:
@@ -103,8 +97,9 @@ class Extension:
 
     def __call__(self, batch: UserBatch) -> tuple[Array, Array]:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        lengths, vectors = directions(by_other_folds(batch, own_weights(batch, self.chosen), self.loadings))
-        return of_length_one(batch, own_weights(batch, self.a) * kernels.spread(lengths, batch.indptr)), vectors
+        lengths, vectors = by_other_folds(batch, own_weights(batch, self.chosen), self.loadings)
+        weights = own_weights(batch, self.a)
+        return kernels.unit_rows(batch.indptr, batch.indices, weights, by_fold=lengths), vectors
 
 
 @dataclass(frozen=True)
@@ -135,7 +130,7 @@ class ItemStep:
     @cached_property
     def base(self) -> Array:
         """The prediction for each item before anything is known of the user."""
-        base: Array = self.items.bias + self.mean
+        base: Array = (self.items.bias + self.mean).astype(np.float32)
         return base
 
     @cached_property
@@ -145,7 +140,7 @@ class ItemStep:
         columns = np.pad(factors, ((0, 0), (1, 0)), constant_values=1), np.pad(prior, ((0, 0), (1, 0)))
         return Table.of(columns[0], np.float32), Table.of(columns[1], np.float32)
 
-    @property
+    @cached_property
     def penalty(self) -> Array:
         """Of a user's offset, and of each number of their vector."""
         penalty = np.full(self.items.mean.shape[1], self.vector_penalty, np.float32)

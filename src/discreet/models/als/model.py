@@ -307,6 +307,7 @@ class DPALS(PrivateModel):
 
         with more._readied(ratings, reading) as table:
             require_sound(table)
+            self._check_chosen(table)
             self._check_data(table)
             if table.value_range != tuple(self.value_range_):
                 low, high = self.value_range_

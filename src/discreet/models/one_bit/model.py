@@ -408,6 +408,7 @@ class OneBit(PrivateModel):
     def _learn_from_perturbed(self, ratings: Interactions, ledger: Ledger | None) -> Learned:
         """Noise was added elsewhere: the ledger records its cost."""
         require_sound(ratings)
+        self._check_chosen(ratings)
         self._check_data(ratings)
         require_flipped(ratings, self.max_entries)
         given, ledger = ledger, self._own_ledger() if ledger is None else ledger
@@ -519,6 +520,7 @@ def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters
     model = OneBit("input", **parameters)
     model._check_parameters()
     require_sound(ratings)
+    model._check_chosen(ratings)
     model._check_data(ratings)
     if model.max_entries is not None:
         ratings = capped(ratings, model.max_entries, model.random_state)

@@ -15,7 +15,7 @@ from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
 from discreet.models.centering import on_items
 from discreet.models.eigen import frequent_items, places
-from discreet.models.rows import by_other_folds, directions, of_length_one
+from discreet.models.rows import by_other_folds, of_length_one
 from discreet.models.spectral.estimate import Chosen, Cleansed, item_offsets, over_weights
 from discreet.privacy import GramSum, Releaser, VectorSum
 from discreet.privacy.statistics import UserBatch
@@ -74,7 +74,7 @@ class PowerStep:
     def __call__(self, part: UserBatch) -> tuple[Array, Array]:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
         standing = by_other_folds(part, weighted_history(self.narrow, part), self.loadings)
-        return weighted_history(self.weights, part), directions(standing)[1]
+        return weighted_history(self.weights, part), standing[1]
 
 
 def own_weights(part: UserBatch) -> Array:

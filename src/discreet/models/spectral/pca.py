@@ -18,7 +18,7 @@ from discreet.errors import DataError, NotFitted
 from discreet.kernels import n_threads, single_threaded_blas
 from discreet.models.base import check_parameters
 from discreet.models.eigen import Products, check_budget, oja, orthonormal, start
-from discreet.models.private import require_sound
+from discreet.models.private import choice_of, require_sound
 from discreet.privacy import GramSum, Ledger, Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName, Guarantee, account
 from discreet.privacy.lattice import require_sound_arithmetic
@@ -123,8 +123,10 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             y: Ignored, as in scikit-learn.
             ledger: Where the cost is recorded; by default a ledger of its own.
         """
+        chosen = None
         if isinstance(X, Interactions):
             require_sound(X)
+            chosen = choice_of(X.catalogue, delta=self.delta, unit="user", adjacency=self.adjacency)
         require_sound_arithmetic()
         table = Table.of(X)
         plan = self.plan(table.n_columns)
@@ -136,10 +138,11 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             vectors, values = self._release(Releaser(reservation, self.adjacency, self.n_jobs), table)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
+        guarantee = guarantee if chosen is None else chosen.guarantee + guarantee
         public = {"columns": f"{table.n_columns:,}", "row norm": f"{self.row_norm:g}, given"}
         totals = None if given is None else ledger.totals()
         title = "DPPCA: private principal components"
-        self._statement = Statement.of(title, guarantee, events, public_inputs=public, ledger=totals)
+        self._statement = Statement.of(title, guarantee, events, public_inputs=public, ledger=totals, after=chosen)
         self.guarantee_ = guarantee
         self.components_ = np.ascontiguousarray(vectors.T)
         self.explained_variance_ = np.maximum(values, 0)
