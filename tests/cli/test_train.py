@@ -46,6 +46,10 @@ def test_private_items(work: Path) -> None:
     assert "Items that were chosen privately: 3." in text
     assert "secret" not in text + Path("drinks.json").read_text()
     assert discreet.load("drinks").items_.to_list() == ["milk", "tea", "water"]
+    run("ledger", "create", "without.db", "--epsilon", "5", "--delta", "1e-6")
+    run("ledger", "create", "with.db", "--epsilon", "5", "--delta", "1e-6", "--threshold-delta", "2e-7")
+    assert "--threshold-delta" in train("drinks.csv", *options, "--out", "drinks", "--ledger", "without.db", code=1)
+    train("drinks.csv", *options, "--out", "drinks", "--ledger", "with.db")
     assert "give a catalog" in run("evaluate", "drinks.csv", "--model", "dpals", *options, code=2)
     assert "for a private model" in train(
         "drinks.csv", "--model", "als", "--items", "private", "--out", "other", code=2

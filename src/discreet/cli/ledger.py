@@ -20,6 +20,10 @@ def create(
     epsilon: Annotated[float, Option(help="The budget for everything that is ever released about these people.")],
     delta: Annotated[float, Option(help="The delta of the budget: well below 1 / the number of people.")],
     name: Name = "default",
+    threshold_delta: Annotated[
+        float | None,
+        Option(help="The part of delta to keep for `discreet train --items private`, a fifth of its delta."),
+    ] = None,
 ) -> None:
     """Begin a ledger with a budget, for `discreet train --ledger` and other commands to spend.
 
@@ -29,7 +33,7 @@ def create(
     """
     from discreet.privacy import Ledger
 
-    ledger = Ledger(ledger_url(where), name=name, epsilon=epsilon, delta=delta)
+    ledger = Ledger(ledger_url(where), name=name, epsilon=epsilon, delta=delta, threshold_delta=threshold_delta)
     data = {"epsilon": ledger.epsilon, "delta": ledger.delta, "name": name, "entries": len(ledger.entries)}
     show(data, str(ledger), "", f"Spend from it with --ledger {where}.")
 

@@ -118,7 +118,8 @@ def _require_room(ledger: Ledger, exposed: float) -> None:
     if ledger.epsilon is not None and exposed > left:
         raise PrivacyError(
             f"ledger: of its delta, {round_up(max(left, 0.0))} is left for thresholds, and a private choice of items "
-            f"needs {round_up(exposed)}; open a ledger with a larger threshold_delta, which is fixed when it begins"
+            f"needs {round_up(exposed)}; open a ledger with a larger threshold_delta (--threshold-delta), which is "
+            "fixed when it begins"
         )
 
 
