@@ -5,7 +5,7 @@
 Needs MovieLens 1M and Jester 1 (`discreet datasets fetch 1m`, `... jester`). 80/10/10 at random, seed 1234. A model is
 fitted to the 80%. "train": test users are folded in from the same 80%; "train + valid": from these and the 10% of
 validation, as the papers do. Nothing was chosen by looking at test ratings of these runs; the constants in
-`discreet/models/als/model.py` were set by validation error on MovieLens 1M and Jester 1, which is not charged.
+`discreet/models/als/training.py` were set by validation error on MovieLens 1M and Jester 1, which is not charged.
 """
 
 import argparse

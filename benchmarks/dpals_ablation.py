@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.models.als import contributions, estimate, model
+from discreet.models.als import contributions, estimate, model, training
 
 COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0), ("low rank", 5.0))
 
@@ -25,7 +25,7 @@ COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0),
 @contextlib.contextmanager
 def constants(**values: Any) -> Iterator[None]:
     """Other values of constants, wherever they are used."""
-    modules = (estimate, model, contributions)
+    modules = (estimate, model, training, contributions)
     places = [(module, name) for name in values for module in modules if hasattr(module, name)]
     before = [getattr(module, name) for module, name in places]
     for module, name in places:
@@ -37,14 +37,15 @@ def constants(**values: Any) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def without(label: str) -> Callable[..., model.Settings]:
-    """Settings in which a release is left out."""
+def without(*labels: str) -> Callable[..., training.Settings]:
+    """Settings in which releases are left out."""
     usual = model.settings
 
-    def changed(*given: Any) -> model.Settings:
-        found = usual(*given)
-        shares = {name: share for name, share in found.shares.items() if isinstance(share, float) and name != label}
-        return replace(found, shares=model._with_steps(shares, found.n_steps))
+    def changed(*given: Any, **more: Any) -> training.Settings:
+        found = usual(*given, **more)
+        kept = {name: share for name, share in found.shares.items() if name not in labels}
+        shares = {name: share for name, share in kept.items() if isinstance(share, float)}
+        return replace(found, shares=training._with_steps(shares, found.n_steps))
 
     return changed
 
@@ -59,7 +60,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "public genres too": ({}, {"features": ["genres"]}),
     "public genres and years too": ({}, {"features": ["genres", "year"]}),
     "without slopes on bias and popularity": ({"with_slopes": plain_slopes}, {}),
-    "without directions from co-occurrences": ({"settings": without(model.SECOND_MOMENT)}, {}),
+    "without directions from co-occurrences": ({"settings": without(training.SECOND_MOMENT, training.EXTENSION)}, {}),
     "without random probe columns": ({"PROBES": 0}, {}),
     "contributions shortened only": ({"LIFT": 1.0}, {}),
     "no prior mean from the items a user has": ({"USER_PRIOR": 0.0}, {}),

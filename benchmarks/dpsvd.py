@@ -3,6 +3,8 @@
     python benchmarks/dpsvd.py                  prints the table; needs MovieLens 1M: `discreet datasets fetch 1m`
     python benchmarks/dpsvd.py --explore        also what exploring costs
     python benchmarks/dpsvd.py --save           also writes docs/results/implicit.json
+    python benchmarks/dpsvd.py --speed          only how long fits of 10 million interactions take, on two threads,
+                                                beside implicit's ALS with 15 iterations, if it is installed
 
 Ratings of at least 4 in MovieLens 1M, users with at least 5 of them; 600 validation and 600 test users held out whole,
 20% of whose items are to be found among the 20 best (recall divided by at most 20). Delta 1e-5, add-remove, defaults;
@@ -11,15 +13,20 @@ not covered by any epsilon.
 """
 
 import argparse
+import importlib.util
 import json
+import resource
 import statistics
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_matrix
 
 import discreet
+import discreet.kernels
 from discreet.testing import InsecureSeededNoise
 
 EPSILONS, SEEDS, DELTA = (1, 5, 10, 20), range(5), 1e-5
@@ -71,12 +78,53 @@ def line(name: str, row: dict[str, Any]) -> str:
     return f"{name:<22}" + "".join(f"{cell:>17}" for cell in cells) + "".join(f"{cell:>11}" for cell in rest)
 
 
+def generated(n_users: int, n_items: int, each: int) -> discreet.Interactions:
+    """Generated choices: a user is of one of 200 kinds, as are most of their items; few items are popular."""
+    rng = np.random.default_rng(0)
+    odds = (np.arange(1, n_items + 1) + 50.0) ** -0.8
+    ends = np.cumsum(odds / odds.sum())
+    items = np.searchsorted(ends, rng.random((n_users, each))).clip(max=n_items - 1)
+    kinds = rng.integers(0, 200, (n_users, 1))
+    own = (items // 200 * 200 + kinds).clip(max=n_items - 1)
+    items = np.where(rng.random((n_users, each)) < 0.6, own, items)
+    users = np.repeat(np.arange(n_users), each)
+    table = pa.table({"user": users, "item": items.ravel()})
+    return discreet.read(table, items=pa.array(np.arange(n_items)))
+
+
+def speed() -> None:
+    """Print how long fits take, and the most memory of the process so far."""
+    shapes = {"dense": (70_000, 10_000, 150), "sparse": (600_000, 200_000, 17), "many": (300_000, 1_000_000, 17)}
+    for name, shape in shapes.items():
+        data = generated(*shape)
+        seconds = {}
+        for epsilon in (1, 10):
+            start = time.perf_counter()
+            discreet.DPSVD(epsilon=epsilon, delta=1e-7, n_jobs=2).fit(data)
+            seconds[f"DPSVD, epsilon {epsilon}"] = time.perf_counter() - start
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        if importlib.util.find_spec("implicit"):
+            from implicit.als import AlternatingLeastSquares
+
+            matrix = csr_matrix((data.values, data.indices.astype(np.int32), data.indptr))
+            start = time.perf_counter()
+            with discreet.kernels.single_threaded_blas():
+                AlternatingLeastSquares(factors=100, iterations=15, num_threads=2).fit(matrix, show_progress=False)
+            seconds["implicit's ALS"] = time.perf_counter() - start
+        found = ", ".join(f"{key} {value:.1f} s" for key, value in seconds.items())
+        print(f"{name}: {len(data):,} of {data.n_users:,} users and {data.n_items:,} items: {found}; {peak:.1f} GiB")
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--speed", action="store_true")
     parser.add_argument("--explore", action="store_true")
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
+    if options.speed:
+        speed()
+        return
     liked = discreet.datasets.movielens("1m").to_implicit(4)
     split = discreet.splits.held_out_users(liked, valid=600, test=600, random_state=98765)
     heads = (*METRICS, "items", "directions", "outside J", "different")

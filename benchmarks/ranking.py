@@ -42,6 +42,7 @@ from discreet.testing import InsecureSeededNoise
 
 DELTA, N = 1e-5, 20
 LISTS = [f"recall@{N}", f"ndcg@{N}", f"coverage@{N}", f"novelty@{N}"]
+ONLY_LISTS = "Recommender for lists alone"
 Array = NDArray[Any]
 
 
@@ -298,11 +299,12 @@ def measured(model: Any, case: Case, metrics: list[str]) -> dict[str, float]:
 def private(name: str, case: Case, epsilon: float, seed: int) -> dict[str, float]:
     """The metrics of a private model, with one draw of the noise."""
     ledger = discreet.Ledger(delta=DELTA, noise_source=InsecureSeededNoise(seed))
-    model = getattr(discreet, name.partition(" ")[0])(epsilon=epsilon, delta=DELTA)
+    settings = {"objective": "lists"} if name == ONLY_LISTS else {}
+    model = getattr(discreet, name.partition(" ")[0])(epsilon=epsilon, delta=DELTA, **settings)
     if name.endswith("clicks") and case.liked is not None:
         return measured(OnLiked(model.fit(case.clicks, ledger=ledger), case.liked), case, LISTS)
     model.fit(case.train, ledger=ledger)
-    predicts = case.liked is not None and name != "DPPopularity"
+    predicts = case.liked is not None and name not in ("DPPopularity", ONLY_LISTS)
     return measured(model, case, [*LISTS, "rmse"] if predicts else LISTS)
 
 
@@ -323,9 +325,9 @@ def chosen(case: Case, name: str) -> dict[str, Any]:
     return max(tried, key=lambda pair: pair[0])[1]
 
 
-PRIVATE = ("Recommender", "DPALS", "DPSVD on liked clicks", "DPPopularity", "DPMeanRating")
+PRIVATE = ("Recommender", ONLY_LISTS, "DPALS", "DPSVD on liked clicks", "DPPopularity", "DPMeanRating")
 EXACT = ("Popularity", "MeanRating", "ALS", "ALS on liked clicks")
-OF_RATINGS = ("DPALS", "DPSVD on liked clicks", "DPMeanRating", "MeanRating", "ALS on liked clicks")
+OF_RATINGS = (ONLY_LISTS, "DPALS", "DPSVD on liked clicks", "DPMeanRating", "MeanRating", "ALS on liked clicks")
 
 
 def rows(case: Case, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -391,11 +393,11 @@ def main() -> None:
         print(
             f"\n{name}: {case.train.n_users:,} users, {case.train.n_items:,} items, {len(case.train):,} to learn from"
         )
-        print(f"{'':<24}{'epsilon':>8}" + "".join(f"{metric:>18}" for metric in shown) + f"{'seconds':>9}")
+        print(f"{'':<30}{'epsilon':>8}" + "".join(f"{metric:>18}" for metric in shown) + f"{'seconds':>9}")
         for row in rows(case, options):
             cells = (f"{row[m][0]:.4f} ({row[m][1]:.4f})" if m in row else "-" for m in shown)
             at = "-" if row["epsilon"] is None else f"{row['epsilon']:g}"
-            line = f"{row['model']:<24}{at:>8}" + "".join(f"{cell:>18}" for cell in cells)
+            line = f"{row['model']:<30}{at:>8}" + "".join(f"{cell:>18}" for cell in cells)
             print(line + f"{row['seconds']:>9.1f}  {row.get('settings', '')}", flush=True)
             if options.out:
                 merge(options.out, name, case, row, names)

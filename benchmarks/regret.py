@@ -1,12 +1,16 @@
 """What the rule behind DPALS's defaults leaves on the table: its test RMSE against that of the best settings found.
 
     python benchmarks/regret.py [--epsilons 1 5] [--data ML-1M ...] [--out docs/results/regret.json]
+    python benchmarks/regret.py --constants [--epsilons 1 20] [--data ML-1M ...] [--out docs/results/constants.json]
 
 For each data set and epsilon (delta 1e-6; 80/10/10, seed 1234; users folded in from the 80%) settings are changed one
 at a time: steps, columns, clips, the division of the budget, regularisation, weights. Those that help by validation
 RMSE, over the same draws of the noise, are taken together, too. The best of all that, by validation, is "tuned"; it
 and the default are then measured on the test ratings with other draws. Regret is default / tuned - 1. Choosing like
 this looks at private data and is not charged: it is what no private choice can beat by much.
+
+With `--constants`, each fitted constant is halved and doubled instead, and nothing is chosen: the change of validation
+RMSE, over the same draws of the noise.
 
 Results are written after each cell, and cells that are there already are not computed again.
 """
@@ -19,13 +23,15 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import discreet
-from discreet.models.als import contributions, estimate, model
+import sparse
+from discreet.models.als import contributions, estimate, model, training
 from discreet.testing import InsecureSeededNoise
 
 DELTA = 1e-6
@@ -36,7 +42,22 @@ SOURCES: dict[str, Callable[[], discreet.Interactions]] = {
     "MovieLens-like, wide": lambda: discreet.datasets.movielens_like(3_000, 5_000, 300_000, random_state=1),
     "Jester-1": lambda: discreet.datasets.jester(parts=(1,)).rescale(0, 5),
     "ML-1M": lambda: discreet.datasets.movielens("1m"),
+    **{name: partial(sparse.ratings_of, name, sparse.FOLDER) for name in ("anime", "movietweetings", "jester-2")},
 }
+CONSTANTS = (
+    *("BIAS_SPREAD", "FEATURE_BIAS", "COLUMN_SPREAD", "RESIDUAL_SPREAD", "SLOPE_BIAS", "SLOPE_POPULARITY", "COLUMN"),
+    *(
+        "USER_PRIOR",
+        "USER_CHOICES",
+        "USER_VECTOR",
+        "USER_SQUARE",
+        "OVERLAP",
+        "GAIN_ERROR",
+        "NOISE_ERROR",
+        "SCALE_ERROR",
+    ),
+    *("PROBE_SIZE", "PROBE_SPREAD", "CHANGE", "AS_EXPECTED", "KERNEL_LENGTH", "LIFT", "GRAM_CLIP"),
+)
 Change = dict[str, Any]
 # Name of a group -> alternatives to the default. Fields of Settings; shares, as factors; constants, in capitals.
 GROUPS: dict[str, list[Change]] = {
@@ -44,33 +65,34 @@ GROUPS: dict[str, list[Change]] = {
     "random probe columns": [{"PROBES": 0}, {"PROBES": 16}],
     "directions": [{"n_directions": 5}, {"n_directions": 20}],
     "clip of biases": [{"bias_clip": 0.4}, {"bias_clip": 0.75}],
-    "share of biases": [{model.BIAS: 0.5}, {model.BIAS: 1.6}],
-    "second moment": [{model.SECOND_MOMENT: 0.0}, {model.SECOND_MOMENT: 0.25}],
+    "share of biases": [{training.BIAS: 0.5}, {training.BIAS: 1.6}],
+    "second moment": [{training.SECOND_MOMENT: 0.0}, {training.SECOND_MOMENT: 0.25}],
     "users' vectors": [{"USER_VECTOR": 0.7}, {"USER_VECTOR": 2.2}],
     "item biases": [{"BIAS_SPREAD": 0.22}, {"BIAS_SPREAD": 0.55}],
     "item columns": [{"COLUMN_SPREAD": 0.07}, {"COLUMN_SPREAD": 0.18}],
     "weights": [{"exponent": 0.2}, {"exponent": 0.45}],
-    "look at biases": [{"bias_weight": 0.3}, {"bias_weight": 1.2}],
 }
 
 
 RULE = model.settings  # the one that is compared with, whatever stands in its place
 
 
-def changed(change: Change) -> Callable[..., model.Settings]:
+def changed(change: Change) -> Callable[..., training.Settings]:
     """The rule, with something changed."""
 
-    def rule(mu: float, n_items: int, hint: int | None = None, n_steps: int | None = None) -> model.Settings:
-        found = RULE(mu, n_items, hint, n_steps)
+    def rule(*given: Any, **more: Any) -> training.Settings:
+        found = RULE(*given, **more)
         steps = max(1, round(found.n_steps * change.get("steps", 1.0)))
         shares = {label: share for label, share in found.shares.items() if isinstance(share, float)}
-        if model.BIAS in change:
-            shares[model.BIAS] *= change[model.BIAS]
-        if model.SECOND_MOMENT in change:
-            shares[model.SECOND_MOMENT] = change[model.SECOND_MOMENT]
+        if training.BIAS in change:
+            shares[training.BIAS] *= change[training.BIAS]
+        if training.SECOND_MOMENT in change:
+            shares[training.SECOND_MOMENT] = change[training.SECOND_MOMENT]
+            if not change[training.SECOND_MOMENT]:
+                shares.pop(training.EXTENSION, None)
         shares = {label: share for label, share in shares.items() if share}
         fields = {name: value for name, value in change.items() if hasattr(found, name) and name != "shares"}
-        return replace(found, shares=model._with_steps({**shares}, steps), n_steps=steps, **fields)
+        return replace(found, shares=training._with_steps({**shares}, steps), n_steps=steps, **fields)
 
     return rule
 
@@ -78,7 +100,7 @@ def changed(change: Change) -> Callable[..., model.Settings]:
 @contextlib.contextmanager
 def using(change: Change) -> Iterator[None]:
     """Other constants, and another rule, for a while."""
-    modules = (estimate, model, contributions)
+    modules = (estimate, model, training, contributions)
     places = [(m, name) for name in change if name.isupper() for m in modules if hasattr(m, name)]
     before = [getattr(module, name) for module, name in places]
     usual = model.settings
@@ -133,12 +155,24 @@ def cell(epsilon: float, parts: Any, draws: int) -> dict[str, Any]:
     }
 
 
+def sensitivity(epsilon: float, parts: Any, draws: int) -> dict[str, Any]:
+    """The relative change of the validation RMSE with half of each constant, and with twice."""
+    default, found = errors({}, epsilon, parts, range(draws))[0], {}
+    for name in CONSTANTS:
+        value = next(getattr(module, name) for module in (estimate, training, contributions) if hasattr(module, name))
+        changes = [{name: value * factor} for factor in (0.5, 2.0)]
+        found[name] = [round(errors(change, epsilon, parts, range(draws))[0] / default - 1, 5) for change in changes]
+        print(f"  {name:18}" + "".join(f"{change:>+9.2%}" for change in found[name]), flush=True)
+    return {"default": round(default, 5), "half and double": found}
+
+
 def main() -> None:
     """Measure, print, and write as it goes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 5.0])
     parser.add_argument("--data", nargs="+", default=list(SOURCES), choices=list(SOURCES))
     parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--constants", action="store_true", help="halve and double each constant")
     parser.add_argument("--out", type=Path, help="where to write; cells that are there stay")
     options = parser.parse_args()
     document: dict[str, Any] = {
@@ -157,7 +191,8 @@ def main() -> None:
                 continue
             print(f"{name}, epsilon {epsilon:g}", flush=True)
             parts = discreet.splits.holdout(SOURCES[name](), valid=0.1, test=0.1, random_state=1234)
-            document["cells"].append({"data": name, "epsilon": epsilon, **cell(epsilon, parts, options.draws)})
+            measure = sensitivity if options.constants else cell
+            document["cells"].append({"data": name, "epsilon": epsilon, **measure(epsilon, parts, options.draws)})
             if options.out:
                 options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 

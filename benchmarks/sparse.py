@@ -28,6 +28,7 @@ import discreet
 from discreet.testing import InsecureSeededNoise
 
 DELTA = 1e-6
+FOLDER = Path(os.environ.get("DISCREET_DATA", "data"))
 SHRINKAGES = (0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0)
 FILES = {
     "movietweetings": ("movietweetings-100k", (0, 10)),
@@ -50,17 +51,19 @@ MODELS: dict[str, Any] = {
 }
 
 
-def load(name: str, folder: Path) -> list[tuple[discreet.Interactions, discreet.Interactions]]:
-    """Train and test, for each split."""
+def ratings_of(name: str, folder: Path) -> discreet.Interactions:
+    """A whole data set."""
     file, (low, high) = FILES[name]
     if name == "generated":
-        ratings = discreet.datasets.movielens_like(5_000, 1_000, 200_000, random_state=5)
-    else:
-        columns = {"user": "user", "item": "item", "value": "rating", "time": None}
-        table = pq.read_table(folder / f"{file}.parquet", columns=["user", "item", "rating"])
-        items = np.unique(table["item"].to_numpy())
-        ratings = discreet.read(table, items=items, value_range=(low, high), **columns)
-    splits = range(1234, 1234 + SPLITS.get(name, 1))
+        return discreet.datasets.movielens_like(5_000, 1_000, 200_000, random_state=5)
+    columns = {"user": "user", "item": "item", "value": "rating", "time": None}
+    table = pq.read_table(folder / f"{file}.parquet", columns=["user", "item", "rating"])
+    return discreet.read(table, items=np.unique(table["item"].to_numpy()), value_range=(low, high), **columns)
+
+
+def load(name: str, folder: Path) -> list[tuple[discreet.Interactions, discreet.Interactions]]:
+    """Train and test, for each split."""
+    ratings, splits = ratings_of(name, folder), range(1234, 1234 + SPLITS.get(name, 1))
     found = (discreet.splits.holdout(ratings, valid=0.0, test=0.1, random_state=seed) for seed in splits)
     return [(train, test) for train, _, test in found]
 
@@ -116,7 +119,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 20.0])
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--folder", type=Path, default=Path(os.environ.get("DISCREET_DATA", "data")))
+    parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--out", type=Path, help="where to write; figures of other data and models stay there")
     options = parser.parse_args()
     for name in options.data:

@@ -35,7 +35,7 @@ VECTOR = {
 }
 EXPORTED = ("ridge", "item_step", "systems", "eliminate", "multiply", "equations", "top_n", "panel")
 EXACT = (
-    *("truncate_rows", "rising_rows", "below", "scatter_outer", "dense_rows", "sum_rows"),
+    *("truncate_rows", "rising_rows", "below", "scatter_gram", "scatter_outer", "dense_rows", "sum_rows"),
     *("unit_rows", "spread_rows", "other_folds", "instruction_set"),
 )
 

@@ -125,14 +125,14 @@ def _against_peers(figures: dict[str, Figures]) -> Iterator[str]:
         floor = _value(found, "Popularity", None)
         peers = [_value(found, name, None) for name in (*PEERS[:3], PEERS[4 if clicks else 3])]
         best = max((peer for peer in peers if peer is not None), default=None)
-        for model in ("Recommender",) if clicks else ("Recommender", "DPSVD on liked clicks"):
+        for model in ("Recommender",) if clicks else ("Recommender", "Recommender for lists alone"):
             private = [_value(found, model, epsilon) for epsilon in AT]
             spreads = [found[model, epsilon]["recall@20"][1] for epsilon in AT]
             closed = "-"
             if best is not None and floor is not None and best > 1.02 * floor:
                 closed = " / ".join(f"{(value - floor) / (best - floor):.0%}" for value in private if value is not None)
             cells = [f"{_short(value)} ({_short(sd)})" for value, sd in zip(private, spreads, strict=True)]
-            name = f"{title}: `Recommender`" if model == "Recommender" else f"{title}: `DPSVD` on liked clicks"
+            name = title if model == "Recommender" else f"{title}; lists alone"
             yield f"| {' | '.join([name, _short(floor), *cells, *map(_short, peers), closed])} |"
 
 

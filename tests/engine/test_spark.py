@@ -36,6 +36,8 @@ PUBLISHED = {**BUDGET, "rank": 4, "n_steps": 2}
 MODELS: dict[str, Callable[[], Any]] = {
     "default": lambda: discreet.DPALS(**BUDGET, n_users_hint=10_000),
     "default, few": lambda: discreet.DPALS(**BUDGET, n_steps=2),
+    "lists, too": lambda: discreet.DPALS(**BUDGET, n_users_hint=10_000, objective="both"),
+    "graded likes": lambda: discreet.DPSVD(**BUDGET, objective="lists"),
     "published": lambda: discreet.DPALS.as_published(**PUBLISHED),
     "weights": lambda: discreet.DPALS.as_published(**PUBLISHED, sampling="weights", global_penalty=0.1),
     "all items": lambda: discreet.DPALS.as_published(**PUBLISHED, user_items="all", entry_clip=3.0),

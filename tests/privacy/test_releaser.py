@@ -65,6 +65,23 @@ def test_a_release_has_the_noise_that_the_plan_pays_for() -> None:
     assert [event.body["sensitivity"] for event in reservation._ledger.events] == [math.nextafter(1.4, 2)]
 
 
+def test_a_sum_is_released_under_several_labels() -> None:
+    """With independent noise, each at the cost of its line; the sum is the same, however large the noise is."""
+    statistic, labels = GramSum(ITEMS, 25.0), ("first", "second")
+    for mu in (1.0, 1e6):  # with next to no noise the sum itself is seen
+        with releasing(Plan.gaussian(mu, {"first": 0.9, "second": 0.1})) as reservation:
+            releaser = Releaser(reservation, "add-remove", 1)
+            noises = [releaser.noise(label, statistic) for label in labels]
+            found = releaser.release_repeatedly(labels, statistic, AllUsers(SOME), lambda batch: entries(SOME))
+        assert [one.std for one in found] == [noise.std for noise in noises]
+        assert [event.body["label"] for event in reservation._ledger.events] == list(labels)
+        assert not np.array_equal(found[0].values, found[1].values)
+        assert all(np.array_equal(one.values, one.values.T) for one in found)
+    expected = np.zeros((ITEMS, ITEMS))
+    expected[:2, :2], expected[2, 2] = np.outer([3, 4], [3, 4]), 0.25
+    assert all(np.allclose(one.values, expected, atol=1e-2) for one in found)
+
+
 def test_statistics_of_one_pass_are_those_of_two() -> None:
     gram, steps = GramSum(RANK, 6.0), OuterSum((ITEMS, RANK), 0.3)
 

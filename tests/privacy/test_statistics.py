@@ -311,6 +311,22 @@ def test_sums_of_a_row_are_of_that_row() -> None:
 # -- exact sums, also where float64 would not be
 
 
+@pytest.mark.parametrize("size", [40, 1100])  # below and above SMALL
+def test_gram_matrices_of_sparse_rows_are_those_of_dense_ones(size: int) -> None:
+    rng = np.random.default_rng(0)
+    rows = [rng.permutation(size + 2)[:count] - 1 for count in (0, 1, 3, 6)]  # in any order; some are no items
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    items, x = np.concatenate(rows), rng.standard_normal(int(indptr[-1]))
+    items[-1] = items[-2]  # twice
+    batch, gram = UserBatch(indptr, items, x), GramSum(size, 1.0, few=True).encoder(0.7)
+    dense = gram.rows(batch, x)
+    assert (gram.scattered(x), gram.scattered(dense)) == (True, False)
+    encoded, total = gram.add(np.zeros(gram.shape, np.int64), gram.encode(batch, x), 1), np.zeros(gram.shape, np.int64)
+    gram.add_batch(total, batch, x)
+    for found in (encoded, total):
+        assert np.array_equal(gram.finish(found), dense.T @ dense)
+
+
 def test_large_gram_matrices_are_the_exact_products_of_rows() -> None:
     """Beyond 1,024 columns threads share one sum."""
     rows, encoder = np.random.default_rng(1).standard_normal((40, 1100)), GramSum(1100, 2.0).encoder(1.0)

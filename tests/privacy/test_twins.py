@@ -113,6 +113,12 @@ def test_sums_by_item() -> None:
         for kind in (np.uint8, np.uint16, np.uint32, np.int64):
             found = kernels.dense(items.astype(kind), x, indptr, 6)
             assert np.array_equal(found, twins.dense(items, x, indptr, 6))
+        once = [rng.permutation(9)[:count] for count in np.diff(indptr)]  # in any order
+        items, units = np.concatenate([*once, []]).astype(np.uint32), rng.integers(-(1 << 15), 1 << 15, n)
+        found, expected = np.ones((9, 9), np.int64), np.ones((9, 9), np.int64)
+        kernels.scatter_gram(items, units, indptr, found)
+        twins.scatter_gram(items, units, indptr, expected)
+        assert np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -21,7 +21,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.errors import DataError
 from discreet.evaluate import evaluate
-from discreet.models.als.model import GRAM, USERS
+from discreet.models.als.training import GRAM, USERS
 from discreet.models.one_bit.contributions import LINEAR_TERM, OUTPUT, TrueBits, two_valued
 from discreet.models.one_bit.likelihood import Link
 from discreet.models.private import PrivateModel

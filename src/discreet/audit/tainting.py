@@ -54,7 +54,7 @@ PRIVATE_SIDE = {
     "discreet.evaluate.metrics:rows",
     "discreet.evaluate.metrics:_rankings",
     "discreet.recommend.histories:_table",
-    "discreet.recommend.serving:_predictions",
+    "discreet.recommend.serving:predictions",
 }
 # Functions that are given users' rows, and allocate arrays for released values.
 OF_RELEASES = {"discreet.models.als.published_training:noisy_svd_start"}
@@ -64,7 +64,8 @@ CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
 KERNELS = (
     *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "other_folds"),
-    *("scaled", "deviations", "moments", "chosen", "truncate", "rising", "add_rows", "add_squares", "dense", "row_sums"),
+    *("scaled", "deviations", "moments", "chosen", "truncate", "rising"),
+    *("add_rows", "add_squares", "scatter_gram", "dense", "row_sums"),
 )
 SPARSE_KINDS = (coo_array, csc_array, csr_array)
 # Methods of sparse matrices whose result is private if the matrix or an argument is

@@ -499,6 +499,13 @@ def dense(items: Array, units: Array, indptr: Array, size: int) -> Array:
     return out
 
 
+def scatter_gram(items: Array, x: Array, indptr: Array, total: Array) -> None:
+    """Add x x^T of each row, on and above the diagonal of a square matrix."""
+    _require_integers(total)
+    items, (x, indptr) = _indices(items), _as_read((x, np.int64), (indptr, np.int64))
+    function("scatter_gram")(items, items.itemsize, x, indptr, len(indptr) - 1, total.shape[1], total)
+
+
 def row_sums(entries: Array, indptr: Array) -> Array:
     """The sum of each row's entries, in their order."""
     given, ends = _as_read((entries, np.float64), (indptr, np.int64))

@@ -112,6 +112,18 @@ EXPORT int64_t add_squares(const double *rows, int64_t n, int64_t each, int64_t 
   return 1;
 }
 
+// total[a][b] += x_a x_b, for each two items a <= b of a row; total has `size` columns.
+EXPORT void scatter_gram(const void *data, int64_t bytes, const int64_t *x, const int64_t *indptr, int64_t n,
+                         int64_t size, int64_t *total) {
+  const Indices items = {data, bytes};
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+      for (int64_t f = e; x[e] && f < indptr[i + 1]; f++) {
+        int64_t a = item_at(items, e), b = item_at(items, f);
+        total[a < b ? a * size + b : b * size + a] += x[e] * x[f];
+      }
+}
+
 // Rows (n, size), which are 0 before, with the integers of each at its items.
 EXPORT void dense_rows(const void *items, int64_t bytes, const int64_t *units, const int64_t *indptr, int64_t n,
                        int64_t size, double *out) {

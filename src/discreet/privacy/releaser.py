@@ -138,6 +138,19 @@ class Releaser:
         total = self._sum(encoder, users, contribution)
         return self._released(label, encoder, total, (sensitivity, noise))
 
+    def release_repeatedly(
+        self, labels: Sequence[str], statistic: Statistic, users: Users, contribution: Contribution
+    ) -> list[Noisy]:
+        """Make one sum public under several labels, each with noise of its own that its line pays for.
+
+        It is added up once, on the grid that suits the most noise.
+        """
+        calibrated = [self._calibrated(label, statistic) for label in labels]
+        encoder = statistic.encoder(max(noise.std for _, noise in calibrated))
+        total = self._sum(encoder, users, contribution)
+        pairs = zip(labels, calibrated, strict=True)
+        return [self._released(label, encoder, total.copy(), declared) for label, declared in pairs]
+
     def release_together(
         self, statistics: Sequence[tuple[str, Statistic]], users: Users, contribution: Contribution
     ) -> list[Noisy]:

@@ -49,7 +49,7 @@ UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
 GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
 WEIGHT_BITS = 6  # a weight of 1 is 2^6 grid units
 SMALL = 1024  # columns of a Gram matrix up to which each batch of users has its own sum
-FEW = 64  # columns up to which BLAS is not worth its calls
+NARROW = 64  # columns up to which BLAS is not worth its calls
 UP = 1 + 2.0**-40  # makes up for rounding in the arithmetic of a sensitivity
 BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, despite rounding
 ROUNDING = 2.0**-30  # relative; far more than the float64 error of a user's product with a vector
@@ -238,6 +238,8 @@ class VectorSum(Statistic):
 
 # -- Gram matrices
 
+SparseRows = tuple[Array, Array, Array]  # items, integers, and where rows end
+
 
 @dataclass(frozen=True)
 class GramSum(Statistic):
@@ -246,13 +248,15 @@ class GramSum(Statistic):
     It is positive semidefinite, so sqrt 2 is enough for replace. A contribution is the user's x on their own items (one
     axis), or one row for each user (two axes), in which several x may be concatenated; then the squares of their
     lengths add up to at most `norm_squared`, and so does the length of the sum of their x x^T. Leaving out the
-    diagonal, with `zero_diagonal`, is a projection, which moves no two contributions further apart.
+    diagonal, with `zero_diagonal`, is a projection, which moves no two contributions further apart. `few` says that
+    users have few of the items: the same sum takes less time then, entry by entry.
     """
 
     symmetric: ClassVar[bool] = True
     size: int
     norm_squared: float
     zero_diagonal: bool = False
+    few: bool = False
 
     def __post_init__(self) -> None:
         whole("size", self.size, 1)
@@ -285,6 +289,14 @@ class GramSum(Statistic):
         items, entries = _only(batch, contribution, self.size)
         return items, truncate(entries, bound=self.length, grid=self.grids[0], indptr=batch.indptr)
 
+    def sparse(self, batch: UserBatch, contribution: Array) -> SparseRows:
+        """The same, and where rows end."""
+        return (*self.entries(batch, contribution), row_ends(batch.indptr, len(batch.indices)))
+
+    def scattered(self, contribution: Array) -> bool:
+        """Whether entries are multiplied one by one: a public choice, for it must not depend on the data."""
+        return self.few and np.ndim(contribution) == 1
+
     def rows(self, batch: UserBatch, contribution: Array) -> Array:
         """Users' x in grid units, one in a row; integers, in whatever type."""
         size = self.size
@@ -295,25 +307,34 @@ class GramSum(Statistic):
         items, units = self.entries(batch, contribution)
         return kernels.dense(items, units, row_ends(batch.indptr, len(items)), size)
 
-    def encode(self, batch: UserBatch, contribution: Array) -> Array:
+    def encode(self, batch: UserBatch, contribution: Array) -> Array | SparseRows:
         """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
         if self.size > SMALL:
+            if self.scattered(contribution):
+                return self.sparse(batch, contribution)
             return self.rows(batch, contribution).astype(np.float64, copy=False)  # the type that BLAS takes
         total = np.zeros(self.shape, np.int64)
         self.add_batch(total, batch, contribution)
         return total
 
-    def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
+    def add(self, total: Array, encoded: Array | SparseRows, n_jobs: int | None) -> Array:
         """The total with some users' integers added, on and above the diagonal."""
+        if isinstance(encoded, tuple):
+            kernels.scatter_gram(*encoded, total)
+            return total
         if self.size <= SMALL:
             return super().add(total, encoded, n_jobs)
         return add_products(total, encoded, self.most, n_jobs)
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
         """Add them to the total itself."""
-        if np.ndim(contribution) == 2 and self.size <= FEW and np.shape(contribution)[1] % self.size == 0:
+        if np.ndim(contribution) == 2 and self.size <= NARROW and np.shape(contribution)[1] % self.size == 0:
             given = np.asarray(contribution, np.float64)
-            return kernels.add_squares(total, given, in_units(self.length, self.grids[0]))
+            kernels.add_squares(total, given, in_units(self.length, self.grids[0]))
+            return
+        if self.scattered(contribution):
+            kernels.scatter_gram(*self.sparse(batch, contribution), total)
+            return
         rows = self.rows(batch, contribution)
         add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 

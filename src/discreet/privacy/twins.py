@@ -67,6 +67,14 @@ def add_rows(
         scatter(items, x, total)
 
 
+def scatter_gram(items: Array, x: Integers, indptr: Integers, total: Integers) -> None:
+    """Add x x^T of each row, on and above the diagonal."""
+    for first, last in pairwise(indptr):
+        row = np.zeros(len(total), np.int64)
+        np.add.at(row, items[first:last], x[first:last])
+        total += np.triu(np.outer(row, row))
+
+
 def scatter_outer(items: Array, x: Integers, vectors: Integers, indptr: Integers, total: Integers) -> None:
     """Add x a^T to the rows of their items; entry p of a row has vector p modulo the row's number of vectors."""
     counts = np.diff(indptr)

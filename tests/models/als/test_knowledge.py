@@ -51,7 +51,7 @@ def test_pooling_with_nothing_is_the_new_release() -> None:
     assert np.allclose(pooled.values, bias.values)
     assert np.allclose(pooled.std, 0.5)
     pairs = Noisy(rng.standard_normal((4, 4)), 0.5)
-    assert np.allclose(nothing.with_pairs(pairs, np.arange(4), c, 1.0).values, pairs.values)
+    assert np.allclose(nothing.second_moment(c, 1.0)(pairs, np.arange(4)).values, pairs.values)
     standing = Noisy(rng.standard_normal((m, 2)), 0.5)
     assert np.allclose(nothing.with_standing(standing, c, np.eye(2), 1.0).values, standing.values)
     items = ItemPosterior(rng.standard_normal((m, 5)), np.tile(np.eye(5), (m, 1, 1)))
@@ -75,7 +75,7 @@ def test_pooling_twice_the_same_halves_the_variance() -> None:
     assert np.allclose(twice.std**2, 0.125)
     pairs, size = Noisy(rng.standard_normal((3, 3)), 0.5), c.sums[:3].sum() ** 2 / c.n_users
     kept = replace(before, pairs=pairs.values, pairs_scale=np.array([0.5, size]))
-    again = kept.with_pairs(pairs, np.arange(3), c, 1.0)
+    again = kept.second_moment(c, 1.0)(pairs, np.arange(3))
     assert np.allclose(again.values, pairs.values)
     assert np.isclose(again.std**2, 0.125)
 

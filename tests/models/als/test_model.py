@@ -14,7 +14,8 @@ from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.als.contributions import FOLDS, USER_CHOICES, USER_VECTOR, Extension, ItemStep, own_moments
 from discreet.models.als.estimate import MAGNITUDES
-from discreet.models.als.model import DPALS, EXTENSION, GRAM, SECOND_MOMENT, USERS, settings
+from discreet.models.als.model import DPALS
+from discreet.models.als.training import EXTENSION, GRAM, SECOND_MOMENT, USERS, settings
 from discreet.models.base import Model
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -195,7 +196,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[ItemStep]:
         def __post_init__(self) -> None:
             made.append(self)
 
-    monkeypatch.setattr("discreet.models.als.model.ItemStep", Spy)
+    monkeypatch.setattr("discreet.models.als.training.ItemStep", Spy)
     return made
 
 
@@ -466,7 +467,7 @@ def test_a_user_is_folded_in_at_the_minimum_that_the_docstring_names() -> None:
     def objective(a: float, u: Any) -> float:
         base = model.global_mean_ + model.item_bias_[items]
         left = ratings - base - a - model.item_factors_[items] @ u
-        far = USER_VECTOR * model.unit_**2 * ((u - predicted) ** 2).sum()
+        far = model.vector_penalty_ * model.unit_**2 * ((u - predicted) ** 2).sum()
         return float((left**2).sum() + model.offset_penalty_ * a**2 + far)
 
     best, rng = objective(offset, vector), np.random.default_rng(0)

@@ -114,6 +114,7 @@ class ItemStep:
         frequencies: How often they occur.
         mean: The mean rating.
         offset_penalty: Of a user's offset, squared.
+        vector_penalty: Of a user's vector about its prior mean, squared.
         bias_weight: The weight of biases against factors.
         clip: The length of a user's contribution.
     """
@@ -122,6 +123,7 @@ class ItemStep:
     frequencies: ItemFrequencies
     mean: float
     offset_penalty: float
+    vector_penalty: float
     bias_weight: float
     clip: float
 
@@ -141,7 +143,7 @@ class ItemStep:
     @cached_property
     def penalty(self) -> Array:
         """Of a user's offset, and of each number of their vector."""
-        penalty = np.full(self.items.mean.shape[1], USER_VECTOR, np.float32)
+        penalty = np.full(self.items.mean.shape[1], self.vector_penalty, np.float32)
         penalty[0] = self.offset_penalty
         return penalty
 

@@ -15,13 +15,16 @@ from discreet.models.spectral.estimate import Spectrum
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
 
-# In the unit of `UserStatistics`, in which a user's ratings spread by about 1.
+# In the unit of `UserStatistics`, in which a user's ratings spread by about 1. Numbers that follow from releases are
+# estimated: these are where estimates begin, or what holds where noise hides them. They were fitted to validation
+# errors on ML-1M, Jester-1, anime, MovieTweetings and generated data; how sensitive these are is what
+# `benchmarks/regret.py --constants` prints.
 BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity predicts, before any is released
 FEATURE_BIAS = 0.2  # and of what a public feature adds to them
 COLUMN_SPREAD, RESIDUAL_SPREAD = 0.11, 0.05  # and of factors about what co-occurrences, or residuals, predict
 SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # 1 / variance of users' coefficients
 USER_PRIOR = 0.6  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
-OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix says
+OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix, which is truncated, says
 GAIN_ERROR, NOISE_ERROR = 0.5, 0.2  # relative errors of that, and of the ratings' own noise
 PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random probe columns: how many, their size, how far they may grow
 WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against factors in item steps
@@ -29,7 +32,7 @@ USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is kno
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
 AS_EXPECTED = 10.0  # items
-SCALE_ERROR = 0.5  # relative error of the assumed sizes of columns
+SCALE_ERROR = 0.5  # relative error of the assumed sizes of columns; with .3 and .8, test errors change by about .1%
 SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
 POPULARITY = 1  # the factor that is popularity; factor 0 is the slope of biases
 MAGNITUDES = 24  # of the variance of a user's ratings: from the square of half their range down, by factors of 4
@@ -523,6 +526,8 @@ class Observation:
         squares: `ItemFrequencies.squares`.
         std: Of the fresh noise.
         vectors: Mean squares of users' u, (k - 1).
+        variance: Of ratings about what was predicted, at least and at most, up to a factor: users with small residuals
+            count more.
     """
 
     sums: Array
@@ -532,18 +537,30 @@ class Observation:
     squares: Array
     std: float
     vectors: Array
+    variance: tuple[float, float]
 
     @classmethod
-    def of(cls, step: Noisy, gram: Array, frequencies: ItemFrequencies, bias_weight: float, clip: float) -> Observation:
-        """From the two releases of an item step."""
-        values, vectors = np.linalg.eigh(gram)
+    def of(
+        cls, step: Noisy, gram: Noisy, pooled: Array, frequencies: ItemFrequencies, *, bias_weight: float, clip: float
+    ) -> Observation:
+        """From the two releases of an item step, and the Gram matrices of all steps so far, pooled."""
+        values, vectors = np.linalg.eigh(pooled)
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
         undo = np.ones(len(K))
         undo[0] = 1 / bias_weight
         noise = clip**2 / np.trace(K) * K  # a user's part has that length, and is noise for the most
         vectors = np.diagonal(K)[1:] / K[0, 0] * bias_weight**2
-        shares = frequencies.sums / frequencies.sums.sum()
-        return cls(step.values, shares, OVERLAP * K * undo, noise, frequencies.squares, step.std, vectors)
+        c = frequencies.sums
+        # What a user's residuals are scaled by is clip / (their length times that of the vectors), and adds up to K.
+        sizes = np.array([np.trace(gram.values), gram.values[0, 0]])
+        error = 3 * gram.std * np.array([math.sqrt(len(K)), 1.0])
+        least, most = (
+            float((clip * c.sum() * bias_weight) ** 2 / np.maximum(each, 1e-9).prod())
+            for each in (sizes + error, sizes - error)
+        )
+        return cls(
+            step.values, c / c.sum(), OVERLAP * K * undo, noise, frequencies.squares, step.std, vectors, (least, most)
+        )
 
     @cached_property
     def blur(self) -> Array:

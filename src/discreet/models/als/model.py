@@ -1,15 +1,14 @@
 """DPALS: private alternating least squares, the flagship.
 
-Here are its parameters, how it divides a budget, and what is released, in order. What users contribute to a release is
-in `contributions.py`, what is made of it in `estimate.py`.
+Here are its parameters, and what a fitted model can do. What is released, in order, is in `training.py`, what users
+contribute to it in `contributions.py`, and what is made of it in `estimate.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -17,52 +16,21 @@ import pyarrow as pa
 
 from discreet.data.catalogue import Catalogue, to_library
 from discreet.data.interactions import Interactions
-from discreet.engine import Blocks
-from discreet.engine.batches import dense_users, equal_weights, user_batches
 from discreet.errors import DataError, PrivacyError
-from discreet.models.als.contributions import (
-    USER_CHOICES,
-    USER_VECTOR,
-    Extension,
-    ItemStep,
-    Scale,
-    on_frequent,
-    own_deviations,
-    own_moments,
-    own_values,
-    own_weights,
-)
-from discreet.models.als.estimate import (
-    BIAS_SPREAD,
-    COLUMN,
-    COLUMN_SPREAD,
-    MAGNITUDES,
-    RESIDUAL_SPREAD,
-    USER_SQUARE,
-    Directions,
-    ItemEstimate,
-    ItemFrequencies,
-    ItemPosterior,
-    Observation,
-    Pooled,
-    UserStatistics,
-    kernel_columns,
-    residual_columns,
-)
-from discreet.models.als.knowledge import Knowledge, KnownPairs, StepInformation, standing_of
+from discreet.kernels import single_threaded_blas
+from discreet.models.als.contributions import USER_CHOICES, USER_VECTOR
+from discreet.models.als.estimate import BIAS_SPREAD, MAGNITUDES, ItemFrequencies, ItemPosterior, kernel_columns
+from discreet.models.als.knowledge import Knowledge, StepInformation
 from discreet.models.als.published import PublishedDPALS
+from discreet.models.als.training import GRAM, USERS, Settings, Training, settings
 from discreet.models.base import check_parameters, learned_by, require_ratings
 from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
-from discreet.models.grading import SLOPE, Grading
+from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel, require_sound
-from discreet.models.spectral.choices import LABELS as LISTS
-from discreet.models.spectral.choices import Choices, choice_shares, learn_choices
 from discreet.models.spectral.estimate import COMMON_TASTE
-from discreet.privacy import GramSum, OuterSum, Plan, Releaser, VectorSum
+from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName
-from discreet.privacy.releaser import Noisy
-from discreet.privacy.statistics import UserBatch
 from discreet.recommend.serving import Variance
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
@@ -70,23 +38,11 @@ from discreet.validation import positive, probability, whole
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from discreet.engine.batches import Ratings
     from discreet.privacy.ledger import Ledger
 
 Objective: TypeAlias = Literal["ratings", "both"]
 
-USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "item weights", "item biases"
-SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step", "shared Gram"
-
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
-MOST_OTHERS = 16  # columns from probes: with more, no further ones are looked for
-MOST_KEPT = 1000  # of these items, for fits that go on from this one
-MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with the square, time with the cube
-# Of a direction of choices that becomes a column of ratings: the least sum over users of their squares along it, times
-# mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
-# steps more than they explain. Fitted on MovieLens 1M.
-COLUMN_SIGNAL = 80.0
-GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -95,10 +51,11 @@ class DPALS(PrivateModel):
 
     The model is y_ij = m + a_i + b_j + u_i . v_j. A user's a_i and u_i are found by their own ridge regression,
 
-        sum over their items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + l a_i^2 + 1.8 |u_i - p_i|^2
+        sum over their items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + l a_i^2 + k |u_i - p_i|^2
 
-    (in a unit in which ratings spread by about 1; the weight l follows from how far users' means spread, and the prior
-    mean p_i from which items they have). It costs nothing, because only the user sees the result.
+    (in a unit in which ratings spread by about 1; the weight l follows from how far users' means spread, k is at most
+    1.8 and falls with what predictions leave unexplained, and the prior mean p_i follows from which items they have).
+    It costs nothing, because only the user sees the result.
     The first columns of v_j are the item's bias and popularity: users differ in how far they follow the common taste.
     Items are learned from noisy sums over users:
 
@@ -107,6 +64,7 @@ class DPALS(PrivateModel):
     - item biases: weighted, centered ratings (bound 1);
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), and where all
       items stand on these (bound 1); or of their residuals when the catalog is small (bound .64);
+    - with objective="both", what is chosen together and rated highly, for lists (bounds 1), as `DPSVD` does;
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
       of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
       first step, random probe columns look for tastes that no other column explains.
@@ -133,6 +91,8 @@ class DPALS(PrivateModel):
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
             by "|"). They are public, and cost no privacy.
         adjacency: What neighboring data sets differ in: one user more or less ("add-remove"), or "replace".
+        objective: To predict "ratings", by which lists are ranked, too; or "both", to learn lists of their own, by what
+            users choose together and rate highly, at the same cost in all. `predict` gives ratings in either case.
         caution: How many standard deviations of an item's uncertainty are subtracted from its score for ranking: with
             1, the better known of two items with equal scores comes first.
         n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
@@ -164,7 +124,13 @@ class DPALS(PrivateModel):
         "list_weights_",
         *_KNOWN,
     )
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "n_users_", "offset_penalty_")
+    _VALUES: ClassVar[tuple[str, ...]] = (
+        *PrivateModel._VALUES,
+        "unit_",
+        "n_users_",
+        "offset_penalty_",
+        "vector_penalty_",
+    )
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
 
@@ -187,6 +153,7 @@ class DPALS(PrivateModel):
     unit_: float = field(init=False)
     n_users_: float = field(init=False)
     offset_penalty_: float = field(init=False)
+    vector_penalty_: float = field(init=False)
 
     epsilon: float
     delta: float
@@ -243,7 +210,8 @@ class DPALS(PrivateModel):
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         features = item_features(ratings.catalogue, self.features or ())
         training = Training.of(releaser, self._settings(ratings.n_items), ratings)
-        return self._learned(training, *training.begin(features))
+        with single_threaded_blas():  # its threads would spin for a while after each call, and take time from ours
+            return self._learned(training, *training.begin(features))
 
     def _learned(
         self, training: Training, mean: float, frequencies: ItemFrequencies, items: ItemPosterior
@@ -267,6 +235,7 @@ class DPALS(PrivateModel):
             "unit_": float(unit),
             "n_users_": float(frequencies.n_users),
             "offset_penalty_": float(training.offset_penalty),
+            "vector_penalty_": float(USER_VECTOR * training.noise),
             **training.kept,
         }
 
@@ -329,7 +298,7 @@ class DPALS(PrivateModel):
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             training = Training.of(releaser, self._continued(more, ratings.n_items), ratings)
-            training.known = self._known(ratings.catalogue)
+            training.known, training.noise = self._known(ratings.catalogue), self.vector_penalty_ / USER_VECTOR
             return self._learned(training, *training.begin(item_features(ratings.catalogue, self.features or ())))
 
         with more._readied(ratings, reading) as table:
@@ -446,7 +415,7 @@ class DPALS(PrivateModel):
         return RidgeFoldIn(
             columns=self.item_factors_,
             base=self.item_bias_ + self.global_mean_,
-            penalty=Penalty(USER_VECTOR * self.unit_**2),
+            penalty=Penalty(self.vector_penalty_ * self.unit_**2),
             offset_penalty=self.offset_penalty_,
             prior=np.pad(self.item_prior_, ((0, 0), (0, self._n_kernel))),
             prior_count=USER_CHOICES,
@@ -463,366 +432,3 @@ class DPALS(PrivateModel):
             weights=weights,
             grading=Grading(self.global_mean_, self.offset_penalty_, self.unit_),
         )
-
-
-# -- the releases of a fit, in order
-
-
-@dataclass
-class Training:
-    """One fit, or its continuation."""
-
-    releaser: Releaser
-    settings: Settings
-    ratings: Ratings
-    scale: Scale
-    popularity: Noisy = field(init=False)
-    offset_penalty: float = math.nan
-    known: Knowledge | None = None
-    kept: dict[str, Array] = field(default_factory=dict)
-    lists: dict[str, Array] = field(default_factory=dict)
-    inflation: float = 1.0
-    first_other: int = 0  # the first column that is neither a slope, a feature nor a direction
-
-    @classmethod
-    def of(cls, releaser: Releaser, settings: Settings, ratings: Ratings) -> Training:
-        """In a unit of half the range of ratings, until a better one is known."""
-        assert ratings.value_range is not None
-        low, high = ratings.value_range
-        return cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2))
-
-    def _unscaled(self, most_users: int | None = None) -> Blocks[UserBatch]:
-        """Users' items; the values are as they were given."""
-        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs)
-
-    def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
-        """Users' items, and their ratings in the unit."""
-        return self._unscaled(most_users).map(self.scale)
-
-    def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
-        """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
-        mean, frequencies = self._start()
-        n_features, known = features.shape[1], self.known
-        columns, between = np.zeros((self.ratings.n_items, 0)), np.zeros((known.n_directions if known else 0, 0))
-        bias = self._bias(frequencies, mean)
-        self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
-        self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
-        choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features).bias, features)
-        if self.settings.looks_for_directions and not self.settings.residual:
-            columns, between = self._directions(frequencies, choices)
-            features = np.column_stack([features, columns])
-        items = ItemPosterior.from_bias(bias, frequencies, features).with_slopes(frequencies)
-        items = items.with_features(features[:, :n_features], frequencies)
-        items = items.with_columns(columns * COLUMN**-0.5, COLUMN_SPREAD**2)
-        n = items.mean.shape[1]
-        if self.settings.looks_for_directions and self.settings.residual:
-            items = self._with_residual_directions(items, frequencies, mean)
-        if known is not None:
-            items = items.with_columns(known.others, known.others_variance)
-            steps = known.steps.changed(known.columns(between, n_features), self.inflation, self._rescaled)
-            self.known = replace(known, steps=steps)
-        self.first_other = n
-        return mean, frequencies, items
-
-    @property
-    def _rescaled(self) -> float:
-        """The unit of what is known, over the unit now."""
-        return self.known.unit / self.scale.unit if self.known else 1.0
-
-    def _bias(self, frequencies: ItemFrequencies, mean: float) -> Noisy | Pooled:
-        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
-        contribution = partial(own_deviations, a=frequencies.a, mean=mean, offset_penalty=self.offset_penalty)
-        bias: Noisy | Pooled
-        bias = release = self.releaser.release(BIAS, statistic, self._users(), contribution)
-        if self.known is not None:
-            self.inflation = self.known.inflation(release, frequencies, self._rescaled)
-            bias = self.known.with_bias(release, frequencies, self.inflation, self._rescaled)
-        c = frequencies.sums
-        precision = np.broadcast_to(np.square(c / bias.std), c.shape)
-        self.kept["known_bias_"] = np.column_stack([bias.values / c, precision])
-        return bias
-
-    def _keep_pairs(self, pairs: Array, frequent: Array, std: float, frequencies: ItemFrequencies) -> None:
-        size = float(frequencies.sums[frequent].sum() ** 2 / frequencies.n_users)
-        self.kept |= {"known_pairs_": pairs.astype(np.float32), "known_frequent_": frequent}
-        self.kept["known_pairs_scale_"] = np.array([std, size])
-
-    def _keep_standing(self, loadings: Array, standing: Array) -> None:
-        self.kept |= {"known_loadings_": loadings, "known_standing_": standing}
-
-    def steps(self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior) -> ItemPosterior:
-        """All item steps."""
-        s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
-        estimate = ItemEstimate.nothing(items)
-        if self.known is not None:
-            steps = self.known.steps
-            estimate = ItemEstimate.of(items, steps.precision, steps.information, steps.own)
-        n_others = known - self.first_other
-        items = estimate.items if n_others > MOST_OTHERS else estimate.items.with_probes(n_others)
-        users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
-        mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
-        pooled = np.zeros(items.covariance.shape[1:])
-        for at in range(s.n_steps):
-            k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
-            step = self._step(items, frequencies, mean, weight)
-            statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
-            gram, sums = self.releaser.release_together(statistics, users, step)
-            sizes = np.append(weight, np.ones(k - 1))
-            latest = gram.values / np.outer(sizes, sizes)
-            pooled = pooled[:k, :k] + 2 / (at + 2) * (
-                latest - pooled[:k, :k]
-            )  # users' vectors change: later ones count
-            observed = Observation.of(sums, pooled * np.outer(sizes, sizes), frequencies, weight, s.step_clip)
-            if at == 0:
-                items, observed = items.probed(known, observed)
-                estimate = estimate.widened(items)
-            estimate = estimate.updated(observed, self.releaser.n_jobs)
-            items, vectors = estimate.items, observed.vectors
-        others = estimate.before.mean[:, self.first_other :], estimate.before.variance[:, self.first_other :]
-        information = np.concatenate([estimate.precision, estimate.information[:, :, None]], axis=2)
-        self.kept |= {
-            "known_steps_": information.astype(np.float32),
-            "known_own_": observed.blur,
-            "known_own_size_": observed.squares / observed.shares**2,
-            "known_others_": np.column_stack(others),
-        }
-        return items
-
-    def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
-        return ItemStep(items.means, frequencies, mean, self.offset_penalty, bias_weight, self.settings.step_clip)
-
-    def _count_users(self) -> UserStatistics:
-        statistic = VectorSum(5 + MAGNITUDES, self.settings.bounds[USERS], nonnegative=True)
-        contribution = partial(own_moments, reach=self.scale.reach)
-        release = self.releaser.release(USERS, statistic, self._users(), contribution)
-        if self.known is not None:
-            release, self.kept["known_users_"] = self.known.with_users(release)
-        found = UserStatistics.of(release)
-        if self.known is None:
-            self.kept["known_users_"] = np.append(release.values, release.std) / found.n_users
-        return found
-
-    def _weights(self, a: Array) -> Noisy:
-        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
-        return self.releaser.release(WEIGHTS, statistic, self._unscaled(), partial(own_weights, a=a))
-
-    def _start(self) -> tuple[float, ItemFrequencies]:
-        """The mean rating, and how often items occur. From here on, ratings spread by about 1 unit."""
-        users = self._count_users()
-        self.scale = replace(self.scale, unit=self.scale.unit * users.within)
-        self.offset_penalty = users.offset_penalty
-        s, mean = self.settings, users.mean / users.within
-        statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], nonnegative=True)
-        self.popularity = popularity = self.releaser.release(POPULARITY, statistic, self._unscaled(), equal_weights)
-        if self.known is not None:
-            known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
-            return mean, known.updated(self._weights(known.a), users.n_users)
-        a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
-        frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
-        return mean, frequencies
-
-    def _second_moment(
-        self, frequencies: ItemFrequencies, entries: Callable[[UserBatch], Array]
-    ) -> tuple[Noisy, Array]:
-        """The second moment of users' entries on the most frequent items, and the numbers of these."""
-        frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: self.settings.n_frequent])
-        m, place = len(frequent), np.full(self.ratings.n_items, -1)
-        place[frequent] = np.arange(m)
-        statistic = GramSum(m, self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
-        users = self._users if self.settings.residual else self._unscaled
-        rows = users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
-        return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
-
-    def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array, features: Array) -> Choices | None:
-        """What users choose together, and rate highly: for lists."""
-        m = self.ratings.n_items
-        self.lists = {"list_factors_": np.zeros((m, 0), np.float32), "list_weights_": np.zeros(m)}
-        if not self.settings.lists:
-            return None
-        grading = Grading(mean, self.offset_penalty, 1.0)
-        # The sum over users of their graded weights, of length 1, is about popularity times the mean grade.
-        grades = np.maximum(1 + SLOPE * bias, 0) / math.hypot(1, SLOPE)
-        known = frequencies.sums / frequencies.a
-        scale = max(float(self.popularity.values @ known), 0.0) / float(known @ known)
-        popularity = Noisy(scale * known * grades, 0.0)
-        choices = learn_choices(
-            self.releaser,
-            lambda most: self._users(most).map(grading.apply),
-            popularity,
-            MOST_CHOSEN,
-            labels=LISTS,
-            features=features,
-            pool=self._known_moment(frequencies),
-        )
-        self.lists = {"list_factors_": choices.item_factors, "list_weights_": choices.chosen.weights}
-        some = np.sort(np.argsort(-frequencies.sums[choices.items], kind="stable")[:MOST_KEPT])
-        self._keep_pairs(
-            choices.moment.values[np.ix_(some, some)], choices.items[some], choices.moment.std, frequencies
-        )
-        self._keep_standing(np.zeros((len(some), 0)), np.zeros((m, 1)))
-        return choices
-
-    def _known_moment(self, frequencies: ItemFrequencies) -> KnownPairs | None:
-        return None if self.known is None else self.known.second_moment(frequencies, self.inflation)
-
-    def _directions(self, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
-        """Where items stand on directions of taste, from what is chosen together; and `Knowledge.between`."""
-        s = self.settings
-        if choices is not None:
-            chosen, frequent = choices.chosen.weights, choices.chosen.items
-            least = COLUMN_SIGNAL / (self.releaser.reservation.plan.cost.mu or 1.0) / frequencies.n_users
-            found = Directions.along(choices.spectrum, frequent, len(chosen), s.n_directions, least)
-        else:
-            frequent = np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent]
-            chosen = np.zeros(self.ratings.n_items)
-            chosen[frequent] = frequencies.a[frequent]
-            moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
-            pool = self._known_moment(frequencies)
-            moment = moment if pool is None else pool(moment, frequent)
-            self._keep_pairs(moment.values, frequent, moment.std, frequencies)
-            found = Directions.of(moment, frequent, frequencies, s.n_directions)
-        between = self.known.between(found, len(chosen)) if self.known else np.zeros((0, found.n))
-        loadings = found.loadings[self.kept["known_frequent_"]]
-        self._keep_standing(loadings, np.zeros((len(chosen), found.n + 1)))
-        if not found.n:
-            return found.loadings, between
-        statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
-        contribution = Extension(found.loadings, chosen, frequencies.a)
-        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._unscaled(), contribution)
-        if self.known is not None and isinstance(release, Noisy):
-            release = self.known.with_standing(release, frequencies, between, self.inflation)
-        self._keep_standing(loadings, standing_of(release, frequencies))
-        return found.columns(release, frequencies), between
-
-    def _with_residual_directions(
-        self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float
-    ) -> ItemPosterior:
-        s = self.settings
-        moment, frequent = self._second_moment(frequencies, self._step(items, frequencies, mean, 0.5).residuals)
-        return items.with_columns(residual_columns(moment, frequent, frequencies, s.n_directions), RESIDUAL_SPREAD**2)
-
-
-# -- how a budget is divided, by public inputs alone
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How DPALS spends a budget.
-
-    Attributes:
-        shares: Label -> share of mu^2, or (share, count).
-        n_steps: Item steps.
-        exponent: Users weigh their items by popularity^-exponent.
-        bias_clip: Bound of a user's contribution to the item biases.
-        step_clip: The length of a user's contribution to an item step.
-        n_directions: The most directions that are taken from the second moment.
-        n_frequent: How many items are in it.
-        residual: Whether it is that of residuals, not of co-occurrences.
-        signal: mu times the number of users, as far as it is public.
-    """
-
-    shares: dict[str, float | tuple[float, int]]
-    n_steps: int
-    exponent: float = 0.4
-    bias_clip: float = 1.0
-    step_clip: float = 0.3
-    n_directions: int = 10
-    n_frequent: int = 400
-    residual: bool = False
-    signal: float = 0.0
-
-    @property
-    def bounds(self) -> dict[str, float]:
-        """Label -> the L2 norm that a user's contribution to that release never exceeds."""
-        return {
-            USERS: math.sqrt(5),
-            POPULARITY: 1.0,
-            WEIGHTS: 1.0,
-            BIAS: self.bias_clip,
-            SECOND_MOMENT: 0.64 if self.residual else 1.0,
-            **dict.fromkeys(LISTS, 1.0),
-            EXTENSION: 1.0,
-            STEP: self.step_clip,
-            GRAM: GRAM_CLIP * self.step_clip,
-        }
-
-    @property
-    def lists(self) -> bool:
-        """Whether what is chosen together is released for lists."""
-        return LISTS[0] in self.shares
-
-    @property
-    def looks_for_directions(self) -> bool:
-        """Whether columns of ratings come from a second moment."""
-        return SECOND_MOMENT in self.shares or EXTENSION in self.shares
-
-    def plan(self, mu: float) -> Plan:
-        """The releases, with their costs."""
-        return Plan.gaussian(mu, self.shares)
-
-    def continued(self, together: Settings, missing: float) -> Settings:
-        """For a model that exists.
-
-        A second moment is pooled with earlier ones, and pays if it does for the budget of all fits.
-
-        Args:
-            together: The settings for the budget of all fits.
-            missing: What earlier fits could have spent on a second moment, and did not: the first makes up for it.
-        """
-        shares = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
-        if together.looks_for_directions and not together.residual:
-            shares |= {SECOND_MOMENT: min(0.08 * missing, 0.24), EXTENSION: 0.06}
-        if self.lists:
-            shares = _with_lists(shares, self.signal, residual=False)
-        return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
-
-
-def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> dict[str, float]:
-    """Shares with that of lists, for a budget of mu and so many users that mu times their number is `signal`.
-
-    With little signal, lists are little more than what is popular: that gets more, and directions less. From 1,500 on
-    (6,000 people at epsilon 1) directions get 28%. There ratings are predicted about as well as without lists, and
-    lists are about as good as with a third of the budget more; half or double the share moves both by 1 to 3%. Measured
-    on MovieLens 100K and 1M, anime, MovieTweetings and Jester.
-    """
-    x = 0.28 * math.sqrt(min(signal / 1500, 1.0))
-    popularity = shares[POPULARITY] * min(math.sqrt(max(6000 / signal, 1.0)), 5.0)
-    kept = {label: share for label, share in shares.items() if residual or label != SECOND_MOMENT}
-    return {label: (1 - x) * share for label, share in {**kept, POPULARITY: popularity}.items()} | choice_shares(x)
-
-
-def _with_steps(shares: dict[str, float], n_steps: int) -> dict[str, float | tuple[float, int]]:
-    """Shares, and what they leave for item steps."""
-    rest = 1 - math.fsum(shares.values())
-    return {**shares, GRAM: (0.02 * rest, n_steps), STEP: (rest - 0.02 * rest, n_steps)}
-
-
-def settings(
-    mu: float, n_items: int, n_users_hint: int | None = None, n_steps: int | None = None, *, lists: bool = False
-) -> Settings:
-    """The settings for a budget, from public inputs only.
-
-    Args:
-        mu: The Gaussian-DP parameter of the whole budget.
-        n_items: The size of the catalog.
-        n_users_hint: About how many users there are, if that is public; by default 1.6 for each item, at least 5,000.
-        n_steps: How many item steps, if not the rule's number.
-        lists: Whether lists of items are learned, too.
-    """
-    n_users = n_users_hint or max(5_000, 1.6 * n_items)
-    # 0 at epsilon = 1 and 1 at epsilon = 10, for delta = 1e-5.
-    budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
-    shares = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
-    residual, n_frequent = n_items <= 400, min(n_items, 400)
-    share = 0.25 if residual else 0.08
-    # The second moment pays if its directions stand out from the noise, whose largest eigenvalue is `edge`. Those of
-    # co-occurrences are some hundredths of the number of users.
-    edge = math.sqrt(2 * n_frequent) / (mu * math.sqrt(share))
-    pays = edge < (0.034 if not residual else 0.05) * n_users
-    if pays:
-        shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
-    if lists:
-        shares = _with_lists(shares, mu * n_users, residual)
-    steps = n_steps or (2 if residual and pays else 5 + round(7 * budget_level))
-    shared = _with_steps(shares, steps)
-    return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)

@@ -18,7 +18,7 @@ from discreet.engine.batches import DENSE_CELLS, dense_users
 from discreet.models.centering import on_items
 from discreet.models.eigen import places
 from discreet.models.rows import FOLDS
-from discreet.models.spectral.contributions import PowerStep, Residuals
+from discreet.models.spectral.contributions import PowerStep, Residuals, weighted_history
 from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, after_power_step, by_features
 from discreet.privacy import GramSum, Noisy, OuterSum, Releaser
 from discreet.privacy.statistics import UserBatch
@@ -103,20 +103,27 @@ def learn_choices(
     precisions = [releaser.noise(label, GramSum(1, 1.0)).std ** -2 for label in labels]
     std = sum(precisions) ** -0.5
     chosen = Chosen.by(popularity, std if pool is None else pool.std(std), most_items)
-    n, rows = len(chosen.items), Residuals.of(chosen)
+    n = len(chosen.items)
+    statistic = GramSum(n, 1.0, few=not chosen.dense)
 
-    def second_moment(label: str) -> Noisy:
-        return releaser.release(label, GramSum(n, 1.0), users(dense_users(n)), rows)
+    def second_moments(*labels: str) -> list[Noisy]:
+        if chosen.dense:
+            return releaser.release_repeatedly(labels, statistic, users(dense_users(n)), Residuals.of(chosen))
+        # Little of so short a history is common taste, which can be removed from the sum: rows stay sparse.
+        weights = partial(weighted_history, chosen.weights[chosen.items])
+        return releaser.release_repeatedly(labels, statistic, _on(chosen, users(DENSE_CELLS // n)), weights)
 
-    first = second_moment(labels[0])
-    if len(labels) > 1 and not chosen.dense:
-        moment = first if pool is None else pool(first, chosen.items)
+    if len(labels) == 1 or chosen.dense:
+        moments = second_moments(*labels)
+    else:
+        moments = second_moments(labels[0])
+        moment = moments[0] if pool is None else pool(moments[0], chosen.items)
         directions = Directions.of(moment, chosen)
         if directions.vectors.shape[1]:
             wide, step = _power_step(releaser, users, popularity, (chosen, directions), labels[1])
             spectrum = after_power_step(step, directions, chosen, wide, described)
             return Choices(wide.expecting(popularity, described), spectrum, moment, chosen.items, described)
-    moments = [first, *(second_moment(label) for label in labels[1:])]
+        moments += second_moments(labels[1])
     mean = sum(a * moment.values for a, moment in zip(precisions, moments, strict=True)) * std**2
     moment = Noisy(mean, std) if pool is None else pool(Noisy(mean, std), chosen.items)
     spectrum = Spectrum.of(moment, chosen)
@@ -132,14 +139,19 @@ def _power_step(
 ) -> tuple[Chosen, Noisy]:
     """The items of a power step, and the release."""
     chosen, directions = found
-    n_items, k = len(popularity.values), directions.vectors.shape[1]
+    k = directions.vectors.shape[1]
     std = releaser.noise(label, OuterSum((1, k), 1.0)).std
     wide = chosen.wider(popularity, LEAST_POPULARITY * std * k**0.5, MOST_CELLS // k)
     loadings = np.zeros((len(wide.items), k))
     loadings[np.searchsorted(wide.items, chosen.items)] = directions.vectors
     contribution = PowerStep(loadings, wide.weights[wide.items], chosen.weights[wide.items])
-    some = users(max(DENSE_CELLS // (FOLDS * k), 1)).map(partial(on_items, _values, places(wide.items, n_items)))
+    some = _on(wide, users(max(DENSE_CELLS // (FOLDS * k), 1)))
     return wide, releaser.release(label, OuterSum(loadings.shape, 1.0), some, contribution)
+
+
+def _on(chosen: Chosen, users: Blocks[UserBatch]) -> Blocks[UserBatch]:
+    """Histories on the chosen items, in their numbers."""
+    return users.map(partial(on_items, _values, places(chosen.items, len(chosen.weights))))
 
 
 def _values(part: UserBatch) -> Array:

@@ -44,13 +44,18 @@ class Residuals:
     def __call__(self, part: UserBatch) -> Array:
         """The rows of some users."""
         owners, at = part.owners, self.place[part.indices]
-        own = of_length_one(part, self.weights[part.indices] * part.values)
+        own = weighted_history(self.weights, part)
         counted = at >= 0
         along = part.row_sums(np.where(counted, own * self.common[at], 0))
         left = np.sqrt(np.maximum(1 - along**2, 0.25))
         rows: Array = (-along / left)[:, None] * self.common
         rows[owners[counted], at[counted]] += (own / left[owners])[counted]
         return rows
+
+
+def weighted_history(weights: Array, part: UserBatch) -> Array:
+    """Users' weighted histories, of length 1: the weights of items times users' own."""
+    return of_length_one(part, weights[part.indices] * part.values.astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,8 @@ class PowerStep:
 
     def __call__(self, part: UserBatch) -> tuple[Array, Array]:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        values = part.values.astype(np.float64)
-        own = of_length_one(part, self.narrow[part.indices] * values)
-        return of_length_one(part, self.weights[part.indices] * values), by_other_folds(part, own, self.loadings)[1]
+        _, directions = by_other_folds(part, weighted_history(self.narrow, part), self.loadings)
+        return weighted_history(self.weights, part), directions
 
 
 def own_weights(part: UserBatch) -> Array:

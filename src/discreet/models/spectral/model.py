@@ -78,10 +78,11 @@ class DPSVD(PrivateModel):
       items, a vector of norm 1;
     - second moment of histories, 60% of the rest: sum over users of r_i r_i^T, r_i of norm at most 1, with symmetric
       noise. On the N most popular items J, w_i has popularity_j^-0.3 for the user's items, scaled to length 1; p is the
-      direction of common taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4));
-    - power step, 40%: where J has less than a third of what is chosen, sum over users of w_i u_i^T, w_i now on many
+      direction of common taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4)). Where J
+      has less than a third of what is chosen, r_i is w_i, and p is removed from the sum;
+    - power step, 40%: there, the sum over users of w_i u_i^T, w_i now on many
       more items, and u_i the direction of their history on J, projected on the directions that were found. It tells
-      where all these items stand. Where J has more, the second moment again, for a better mean.
+      where all these items stand. Elsewhere, the second moment again, for a better mean.
 
     J has as many items as the noise allows to tell apart (at most `max_items`). Eigenvectors q_k are kept if their
     eigenvalues stand out of the noise, and shrunk by what noise did to them. With variances d_k, a user's vector is
