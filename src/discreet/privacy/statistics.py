@@ -225,11 +225,12 @@ class VectorSum(Statistic):
 
     def add_batch(self, total: Array, batch: Any, contribution: Array) -> None:
         """Add them to the total itself."""
-        size, entries, least = self.size, np.asarray(contribution, np.float64), 0.0 if self.nonnegative else -math.inf
+        size, entries = self.size, np.asarray(contribution, np.float64)
+        least = 0.0 if self.nonnegative else -math.inf
         if entries.ndim == 1:
             items, entries = _only(batch, entries, size)
             ends = row_ends(batch.indptr, len(entries))
-            kernels.add_rows(total, items, ends, entries, in_units(self.norm, self.grid), least)
+            kernels.add_rows(total, items, ends, (entries, in_units(self.norm, self.grid)), least=least)
             return
         if entries.ndim != 2 or entries.shape[1] != size:
             raise PrivacyError(f"contribution: rows of {size} numbers were declared")
@@ -394,8 +395,9 @@ class OuterSum(Statistic):
         if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.shape[1:]:
             raise PrivacyError("contribution: give the same number of vectors, of the declared length, for each user")
         items, entries = _only(batch, entries, self.shape[0])
-        ends, x, a = row_ends(batch.indptr, len(entries)), in_units(self.norm, self.grids[0]), in_units(1.0, self.grids[1])
-        kernels.add_rows(total, items, ends, entries, x, -math.inf, (np.asarray(vectors, np.float64), a))
+        ends, (x_grid, a_grid) = row_ends(batch.indptr, len(entries)), self.grids
+        x, a = (entries, in_units(self.norm, x_grid)), (np.asarray(vectors, np.float64), in_units(1.0, a_grid))
+        kernels.add_rows(total, items, ends, x, a)
 
 
 # -- products with public vectors
