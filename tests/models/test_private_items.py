@@ -160,7 +160,7 @@ def test_a_fit_is_not_resumed_with_another_choice(tmp_path: Any) -> None:
     assert discreet.DPPopularity(epsilon=1, delta=1e-6).fit(one, checkpoint=tmp_path).guarantee_ == model.guarantee_
     given = discreet.read(rows(), items=Catalogue(sorted(POPULAR)), value_range=(1, 5))
     for table in (other, given):
-        with pytest.raises(ModelError, match="begun with another .*choice"):
+        with pytest.raises(ModelError, match=r"begun with another .*choice"):
             discreet.DPPopularity(epsilon=1, delta=1e-6).fit(table, checkpoint=tmp_path)
 
 

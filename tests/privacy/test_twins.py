@@ -95,15 +95,12 @@ def test_sums_by_item() -> None:
         n = int(indptr[-1])
         items, x = rng.integers(0, 6, n).astype(np.uint32), rng.integers(-MAX_BOUND, MAX_BOUND + 1, n)
         vectors = rng.integers(-(1 << 14), (1 << 14) + 1, (12 * each, k))
-        for least, others, shape in (
-            (-math.inf, [], (6,)),
-            (0.0, [], (6,)),
-            (-math.inf, [(hostile(rng, vectors), (2.0**-14, 2.0**14, 1 << 28))], (6, k)),
-        ):
+        a = hostile(rng, vectors), (2.0**-14, 2.0**14, 1 << 28)
+        for least, others, shape in ((-math.inf, [], 6), (0.0, [], 6), (-math.inf, [a], (6, k))):
             found, expected = np.ones(shape, np.int64), np.ones(shape, np.int64)
-            given = items, indptr, hostile(rng, x), (2.0**-9, 2.0**29, 1 << 58), least, *others
-            kernels.add_rows(found, *given)
-            twins.add_rows(expected, *given)
+            given: Any = items, indptr, (hostile(rng, x), (2.0**-29, 2.0**29, 1 << 58)), *others
+            kernels.add_rows(found, *given, least=least)
+            twins.add_rows(expected, *given, least=least)
             assert np.array_equal(found, expected)
         found, expected = np.ones((k, k), np.int64), np.ones((k, k), np.int64)
         given = hostile(rng, vectors).reshape(12, each * k), (2.0**-14, 2.0**14, 1 << 28)

@@ -64,7 +64,7 @@ CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
 KERNELS = (
     *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "other_folds"),
-    *("scaled", "deviations", "moments", "chosen", "truncate", "rising"),
+    *("scaled", "deviations", "truncate", "rising"),
     *("add_rows", "add_squares", "scatter_gram", "dense", "row_sums"),
 )
 SPARSE_KINDS = (coo_array, csc_array, csr_array)

@@ -49,7 +49,8 @@ RIDGE = (
     *("indptr", "indices", "index_bytes", "values", "weights", "table", "base", "prior", "gram", "scale"),
     *("offset_penalty", "prior_count", "k", "ld", "offsets", "vectors", "residuals"),
 )
-Bound = tuple[float, float, int]
+Bound = tuple[float, float, int]  # step, limit and largest, as `truncate` takes them
+Bounded = tuple[Array, Bound]
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
 
@@ -465,20 +466,26 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
 
 
 def add_rows(
-    total: Array, items: Array, indptr: Array, entries: Array, bound: Bound, least: float, *others: tuple[Array, Bound]
+    total: Array,
+    items: Array,
+    indptr: Array,
+    entries: Bounded,
+    vectors: Bounded | None = None,
+    *,
+    least: float = -np.inf,
 ) -> None:
     """Add ragged rows, truncated, to the total of their items. Entries of less than `least` count as that.
 
     With vectors a, which are truncated too, x a^T is added for each entry x: entry p of a row has vector p modulo how
-    many its row has. A bound is what `truncate` takes: step, limit and largest.
+    many its row has.
     """
     _require_integers(total)
-    items, (entries, indptr) = _indices(items), _as_read((entries, np.float64), (indptr, np.int64))
-    n, vectors, each, k, other = len(indptr) - 1, None, 0, 1, bound
-    for vectors, other in others:
-        (vectors,), k = _as_read((vectors, np.float64)), vectors.shape[1]
-        each = len(vectors) // max(n, 1)
-    given = items, items.itemsize, entries, indptr, n, least, *bound, vectors, each, k, *other
+    items, (x, indptr) = _indices(items), _as_read((entries[0], np.float64), (indptr, np.int64))
+    n, a, bound = len(indptr) - 1, None, entries[1]
+    if vectors is not None:
+        a, bound = np.ascontiguousarray(vectors[0], np.float64), vectors[1]
+    each, k = (0, 1) if a is None else (len(a) // max(n, 1), a.shape[1])
+    given = items, items.itemsize, x, indptr, n, least, *entries[1], a, each, k, *bound
     if not function("add_rows")(*given, total):
         raise MemoryError
 
@@ -542,39 +549,19 @@ def unit_rows(
     return out
 
 
-def deviations(weights: Array, values: Array, indptr: Array, penalty: float, mean: float) -> Array:
-    """Weights times values' deviations from the mean of their row and of `penalty` numbers more, all `mean`."""
-    ends, given, out = (
-        _ends(indptr, weights, values),
-        _as_read((weights, np.float64), (values, np.float64)),
-        np.empty(len(values)),
-    )
-    function("deviations")(*given, ends, len(ends) - 1, float(penalty), float(mean), out)
+def deviations(values: Array, indptr: Array, penalty: float, mean: float) -> Array:
+    """Values' deviations from the mean of their row and of `penalty` numbers more, all `mean`."""
+    ends, given, out = _ends(indptr, values), np.ascontiguousarray(values, np.float64), np.empty(len(values))
+    function("deviations")(given, ends, len(ends) - 1, float(penalty), float(mean), out)
     return out
 
 
-def moments(values: Array, indptr: Array) -> tuple[Array, Array]:
-    """The mean of each row, and its mean squared deviation from that; 0 without entries."""
-    ends, (given,) = _ends(indptr, values), _as_read((values, np.float64))
-    out = np.empty((2, len(ends) - 1))
-    function("moments")(given, ends, len(ends) - 1, out[0], out[1])
-    return out[0], out[1]
-
-
 def other_folds(indptr: Array, indices: Array, entries: Array, loadings: Array, *, folds: int) -> tuple[Array, Array]:
-    """For each row and fold, the sum of entries times loadings over the other folds: lengths, (rows * folds), and
+    """For each row and fold, the sum of entries times loadings over the other folds.
 
-    directions, (rows * folds, d). A vector of zeros has none. Entry p of a row is in fold p % folds.
+    As lengths, (rows * folds), and directions, (rows * folds, d); zeros have none. Entry p is in fold p % folds.
     """
     (size, d), n, table = loadings.shape, (len(indptr) - 1) * folds, np.ascontiguousarray(loadings, np.float64)
     lengths, out = np.empty(n), np.empty((n, d))
     _by_row("other_folds", indptr, indices, size, entries, table, d, folds, lengths, out)
     return lengths, out
-
-
-def chosen(indptr: Array, indices: Array, entries: Array, place: Array) -> tuple[Array, Array, Array]:
-    """The entries at items that have a place (-1: none): where their rows end, their places, and they themselves."""
-    ends, places, out = np.empty(len(indptr), np.int64), np.empty(len(indices), np.uint32), np.empty(len(indices))
-    to = np.ascontiguousarray(place, np.int32)
-    _by_row("choose", indptr, indices, len(place), entries, to, ends, places, out)
-    return ends, places[: int(ends[-1])], out[: int(ends[-1])]

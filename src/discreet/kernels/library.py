@@ -44,7 +44,7 @@ def _library() -> ctypes.CDLL:
 
 @cache
 def ascending() -> Callable[[Array], bool]:
-    """Whether numbers never fall: for where a batch's rows end, so short that the interpreter lock is kept meanwhile."""
+    """Whether numbers never fall. For where rows end: so few that the interpreter lock is kept meanwhile."""
     found = ctypes.PyDLL(_library()._name).ascending
     return lambda ends: bool(found(ctypes.c_void_p(_place(ends)), ctypes.c_int64(len(ends) - 1)))
 

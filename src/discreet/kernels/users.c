@@ -23,25 +23,13 @@ EXPORT int64_t unit_rows(const void *items, int64_t bytes, int64_t size, const i
   return 1;
 }
 
-// Deviations of values from their row's mean, which is that of the row and of `penalty` times a given one; times weights.
-EXPORT void deviations(const double *weights, const double *values, const int64_t *indptr, int64_t n, double penalty,
-                       double mean, double *out) {
+// Deviations of values from the mean of their row and of `penalty` numbers more, all `mean`.
+EXPORT void deviations(const double *values, const int64_t *indptr, int64_t n, double penalty, double mean, double *out) {
   for (int64_t i = 0; i < n; i++) {
     double sum = 0;
     for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) sum += values[e];
     double own = (sum + penalty * mean) / ((double)(indptr[i + 1] - indptr[i]) + penalty);
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[e] = weights[e] * (values[e] - own);
-  }
-}
-
-// The mean of each row, and its mean squared deviation from it.
-EXPORT void moments(const double *values, const int64_t *indptr, int64_t n, double *means, double *variances) {
-  for (int64_t i = 0; i < n; i++) {
-    double sum = 0, squares = 0, count = indptr[i + 1] > indptr[i] ? (double)(indptr[i + 1] - indptr[i]) : 1;
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) sum += values[e];
-    means[i] = sum / count;
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) squares += (values[e] - means[i]) * (values[e] - means[i]);
-    variances[i] = squares / count;
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[e] = values[e] - own;
   }
 }
 
@@ -70,22 +58,6 @@ EXPORT int64_t other_folds(const void *items, int64_t bytes, int64_t size, const
       lengths[f] = sqrt(squares);
       for (int64_t j = 0; j < d && lengths[f] > 0; j++) out[f * d + j] /= lengths[f];
     }
-  }
-  return 1;
-}
-
-// Entries at the items that have a place (-1: none). Their rows end at out_indptr.
-EXPORT int64_t choose(const void *items, int64_t bytes, int64_t size, const int64_t *indptr, int64_t n,
-                      const double *entries, const int32_t *place, int64_t *out_indptr, uint32_t *out_items, double *out) {
-  int64_t found = out_indptr[0] = 0;
-  if (!below(items, bytes, indptr[0], indptr[n], size)) return 0;
-  for (int64_t i = 0; i < n; i++) {
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
-      int32_t at = place[item_at((Indices){items, bytes}, e)];
-      out_items[found] = (uint32_t)at, out[found] = entries[e];
-      found += at >= 0;
-    }
-    out_indptr[i + 1] = found;
   }
   return 1;
 }

@@ -49,7 +49,7 @@ UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
 GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
 WEIGHT_BITS = 6  # a weight of 1 is 2^6 grid units
 SMALL = 1024  # columns of a Gram matrix up to which each batch of users has its own sum
-FEW = 64  # columns up to which BLAS is not worth its calls
+NARROW = 64  # columns up to which BLAS is not worth its calls
 UP = 1 + 2.0**-40  # makes up for rounding in the arithmetic of a sensitivity
 BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, despite rounding
 ROUNDING = 2.0**-30  # relative; far more than the float64 error of a user's product with a vector
@@ -225,11 +225,12 @@ class VectorSum(Statistic):
 
     def add_batch(self, total: Array, batch: Any, contribution: Array) -> None:
         """Add them to the total itself."""
-        size, entries, least = self.size, np.asarray(contribution, np.float64), 0.0 if self.nonnegative else -math.inf
+        size, entries = self.size, np.asarray(contribution, np.float64)
+        least = 0.0 if self.nonnegative else -math.inf
         if entries.ndim == 1:
             items, entries = _only(batch, entries, size)
             ends = row_ends(batch.indptr, len(entries))
-            kernels.add_rows(total, items, ends, entries, in_units(self.norm, self.grid), least)
+            kernels.add_rows(total, items, ends, (entries, in_units(self.norm, self.grid)), least=least)
             return
         if entries.ndim != 2 or entries.shape[1] != size:
             raise PrivacyError(f"contribution: rows of {size} numbers were declared")
@@ -328,12 +329,13 @@ class GramSum(Statistic):
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
         """Add them to the total itself."""
+        if np.ndim(contribution) == 2 and self.size <= NARROW and np.shape(contribution)[1] % self.size == 0:
+            given = np.asarray(contribution, np.float64)
+            kernels.add_squares(total, given, in_units(self.length, self.grids[0]))
+            return
         if self.scattered(contribution):
             kernels.scatter_gram(*self.sparse(batch, contribution), total)
             return
-        if np.ndim(contribution) == 2 and self.size <= FEW and np.shape(contribution)[1] % self.size == 0:
-            given = np.asarray(contribution, np.float64)
-            return kernels.add_squares(total, given, in_units(self.length, self.grids[0]))
         rows = self.rows(batch, contribution)
         add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 
@@ -393,12 +395,9 @@ class OuterSum(Statistic):
         if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.shape[1:]:
             raise PrivacyError("contribution: give the same number of vectors, of the declared length, for each user")
         items, entries = _only(batch, entries, self.shape[0])
-        ends, x, a = (
-            row_ends(batch.indptr, len(entries)),
-            in_units(self.norm, self.grids[0]),
-            in_units(1.0, self.grids[1]),
-        )
-        kernels.add_rows(total, items, ends, entries, x, -math.inf, (np.asarray(vectors, np.float64), a))
+        ends, (x_grid, a_grid) = row_ends(batch.indptr, len(entries)), self.grids
+        x, a = (entries, in_units(self.norm, x_grid)), (np.asarray(vectors, np.float64), in_units(1.0, a_grid))
+        kernels.add_rows(total, items, ends, x, a)
 
 
 # -- products with public vectors

@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from discreet.typing import Array, Integers
 
+Bound = tuple[float, float, int]  # step, limit and largest, as `truncate` takes them
+Bounded = tuple[Array, Bound]
+
 
 def truncate(values: Array, indptr: Integers, step: float, limit: float, largest: int, *, power: int = 2) -> Integers:
     """Ragged rows as integers, in units of `step`, of norm at most `limit`: L2, or L1 for a power of 1.
@@ -49,30 +52,25 @@ def scatter(items: Array, units: Integers, total: Integers) -> None:
     np.add.at(total, items, units)
 
 
+def add_rows(
+    total: Integers, items: Array, indptr: Integers, entries: Bounded, vectors: Bounded | None = None, *, least: float
+) -> None:
+    """Add ragged rows, truncated, to the total of their items; times vectors, truncated too, if there are any."""
+    x = truncate(np.maximum(entries[0], least), indptr, *entries[1])
+    if vectors is None:
+        scatter(items, x, total)
+        return
+    a, bound = vectors
+    ends = np.arange(len(a) + 1) * a.shape[1]
+    scatter_outer(items, x, truncate(a.ravel(), ends, *bound).reshape(a.shape), indptr, total)
+
+
 def scatter_gram(items: Array, x: Integers, indptr: Integers, total: Integers) -> None:
     """Add x x^T of each row, on and above the diagonal."""
     for first, last in pairwise(indptr):
         row = np.zeros(len(total), np.int64)
         np.add.at(row, items[first:last], x[first:last])
         total += np.triu(np.outer(row, row))
-
-
-def add_rows(
-    total: Integers,
-    items: Array,
-    indptr: Integers,
-    entries: Array,
-    bound: tuple[float, float, int],
-    least: float,
-    *others: tuple[Array, tuple[float, float, int]],
-) -> None:
-    """Add ragged rows, truncated, to the total of their items; times vectors, truncated too, if there are any."""
-    x = truncate(np.maximum(entries, least), indptr, *bound)
-    for vectors, other in others:
-        ends = np.arange(len(vectors) + 1) * vectors.shape[1]
-        scatter_outer(items, x, truncate(vectors.ravel(), ends, *other).reshape(vectors.shape), indptr, total)
-    if not others:
-        scatter(items, x, total)
 
 
 def scatter_outer(items: Array, x: Integers, vectors: Integers, indptr: Integers, total: Integers) -> None:
@@ -84,7 +82,7 @@ def scatter_outer(items: Array, x: Integers, vectors: Integers, indptr: Integers
     np.add.at(total, items, x[:, None] * vectors[each * owners + place % max(each, 1)])
 
 
-def add_squares(total: Integers, rows: Array, bound: tuple[float, float, int]) -> None:
+def add_squares(total: Integers, rows: Array, bound: Bound) -> None:
     """Add x x^T, on and above the diagonal: each row has several vectors x, which are truncated together."""
     ends = np.arange(len(rows) + 1) * rows.shape[1]
     x = truncate(rows.ravel(), ends, *bound).reshape(-1, len(total))

@@ -50,8 +50,8 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
     squares add up to at most 3 - x^2 + 2 x^4 and this 1, and so to at most 5.
     """
     counts, half = np.maximum(batch.counts, 1), np.sqrt(0.5)
-    means, variances = kernels.moments(batch.values, batch.indptr)
-    x, d = means / reach, variances / reach**2
+    x = batch.row_sums(batch.values) / counts / reach
+    d = batch.row_sums(kernels.deviations(batch.values, batch.indptr, 0.0, 0.0) ** 2) / counts / reach**2
     # By the exponent of d, which is exact: a logarithm's last bit may depend on who else is in the batch.
     place = np.clip(-np.frexp(d)[1] // 2, 0, MAGNITUDES - 1)
     magnitude = (place[:, None] == np.arange(MAGNITUDES)) & (d > 0)[:, None]
@@ -65,12 +65,14 @@ def own_weights(batch: UserBatch, a: Array) -> Array:
 
 def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: float) -> Array:
     """A user's ratings about their own mean, shrunk to the public one, times the weights of their items."""
-    return kernels.deviations(own_weights(batch, a), batch.values, batch.indptr, offset_penalty, mean)
+    return own_weights(batch, a) * kernels.deviations(batch.values, batch.indptr, offset_penalty, mean)
 
 
 def on_frequent(batch: UserBatch, entries: Array, place: Array) -> UserBatch:
     """Entries of a batch on frequent items, which are renumbered by `place` (-1: not frequent)."""
-    return UserBatch(*kernels.chosen(batch.indptr, batch.indices, entries, place))
+    at = place[batch.indices]
+    kept = np.flatnonzero(at >= 0)
+    return UserBatch(np.searchsorted(kept, batch.indptr), at[kept].astype(np.uint32), entries[kept])
 
 
 def own_values(batch: UserBatch) -> Array:

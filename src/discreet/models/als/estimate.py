@@ -38,7 +38,7 @@ POPULARITY = 1  # the factor that is popularity; factor 0 is the slope of biases
 MAGNITUDES = 24  # of the variance of a user's ratings: from the square of half their range down, by factors of 4
 LEAST_UNIT = 2.0**-MAGNITUDES  # of half the range of ratings: the unit of ratings that are all the same
 
-BLOCK_BYTES = 1 << 22  # of items' covariances that are updated at a time and thread
+BLOCK_BYTES = 1 << 23  # of items' covariances that are updated at a time and thread
 
 
 def _ratio(sums: float, size: float, error: float, guess: float, spread: float) -> tuple[float, float]:
@@ -443,7 +443,7 @@ class ItemEstimate:
             for array, found in zip(arrays, self._updated(rows, observed), strict=True):
                 array[rows] = found
 
-        size = max(1, min(BLOCK_BYTES // (32 * k**2), -(-m // (2 * n_threads(n_jobs)))))
+        size = max(1, min(BLOCK_BYTES // (32 * k**2), -(-m // n_threads(n_jobs))))
         each_block(work, (slice(at, at + size) for at in range(0, m, size)), n_jobs)
         precision, gap, covariance, information, mean = arrays
         items = ItemPosterior(mean, covariance)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from discreet.data.catalogue import Catalogue, to_library
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
+from discreet.kernels import single_threaded_blas
 from discreet.models.als.contributions import USER_CHOICES, USER_VECTOR
 from discreet.models.als.estimate import BIAS_SPREAD, MAGNITUDES, ItemFrequencies, ItemPosterior, kernel_columns
 from discreet.models.als.knowledge import Knowledge, StepInformation
@@ -215,7 +216,8 @@ class DPALS(PrivateModel):
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         features = item_features(ratings.catalogue, self.features or ())
         training = Training.of(releaser, self._settings(ratings.n_items), ratings)
-        return self._learned(training, *training.begin(features))
+        with single_threaded_blas():  # its threads would spin for a while after each call, and take time from ours
+            return self._learned(training, *training.begin(features))
 
     def _learned(
         self, training: Training, mean: float, frequencies: ItemFrequencies, items: ItemPosterior

@@ -73,8 +73,8 @@ class PowerStep:
 
     def __call__(self, part: UserBatch) -> tuple[Array, Array]:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        standing = by_other_folds(part, weighted_history(self.narrow, part), self.loadings)
-        return weighted_history(self.weights, part), standing[1]
+        _, directions = by_other_folds(part, weighted_history(self.narrow, part), self.loadings)
+        return weighted_history(self.weights, part), directions
 
 
 def own_weights(part: UserBatch) -> Array:
