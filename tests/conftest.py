@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import hypothesis
 import pytest
 
 from tests import postgres
+
+hypothesis.settings.register_profile("discreet", deadline=None)  # a loaded machine is no reason to fail
+hypothesis.settings.load_profile("discreet")
 
 
 def missing(what: str, reason: str) -> NoReturn:
