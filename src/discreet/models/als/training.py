@@ -380,9 +380,9 @@ def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> d
     """Shares with that of lists, for a budget of mu and so many users that mu times their number is `signal`.
 
     With little signal, lists are little more than what is popular: that gets more, and directions less. From 1,500 on
-    (6,000 people at epsilon 1) directions get 28%. There ratings are predicted about as well as without lists, and
-    lists are about as good as with a third of the budget more; half or double the share moves both by 1 to 3%. Measured
-    on MovieLens 100K and 1M, anime, MovieTweetings and Jester.
+    (6,000 people at epsilon 1) directions get 28%. It is a choice between ratings and lists: with .2, .33 and .5 on
+    MovieLens 1M at epsilon 5, RMSE is .872, .877 and .883 and recall@20 .319, .332 and .342. Fitted there and on
+    MovieLens 100K, anime, MovieTweetings and Jester, with the same outcome on each.
     """
     x = 0.28 * math.sqrt(min(signal / 1500, 1.0))
     popularity = shares[POPULARITY] * min(math.sqrt(max(6000 / signal, 1.0)), 5.0)
