@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from discreet.models.als.contributions import USER_CHOICES, USER_VECTOR
 from discreet.models.als.estimate import BIAS_SPREAD, MAGNITUDES, ItemFrequencies, ItemPosterior, kernel_columns
 from discreet.models.als.knowledge import Knowledge, StepInformation
 from discreet.models.als.published import PublishedDPALS
-from discreet.models.als.training import GRAM, USERS, Settings, Training, settings
+from discreet.models.als.training import BIAS, GRAM, STEP, USERS, Settings, Training, settings
 from discreet.models.base import check_parameters, learned_by, require_ratings
 from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
@@ -348,20 +348,25 @@ class DPALS(PrivateModel):
         """How well the model knows each item: a data frame, the least known items first.
 
         `uncertainty` is the posterior standard deviation of an item's average rating, in the unit of the ratings.
-        `known` is false where more than half of a typical item's prior variance is left: about these items the model
-        says little more than that they are average. All of it is computed from releases, and may be published.
+        `known` is false where what was released of an item leaves more than half of a typical item's prior variance:
+        about these items the model says little more than that they are average. All of it is computed from releases,
+        and may be published.
 
         Args:
             library: "pandas", "polars" or "pyarrow"; by default one that is installed.
         """
         uncertainty = np.sqrt(self.item_variance_[:, 0])
+        shares = self._settings(len(uncertainty)).shares
+        steps, biases = cast("tuple[float, int]", shares[STEP])[0], cast("float", shares[BIAS])
+        # The release of biases says how far an item stands out of noise; item steps have so much more of the budget.
+        information = self.known_bias_[:, 1] * (1 + steps / biases)
         order = np.argsort(-uncertainty, kind="stable")
         table = self.catalogue_.take(order).to_arrow()
         columns = {
             "popularity": self.popularity_[order],
             "average": (self.item_bias_ + self.global_mean_)[order],
             "uncertainty": uncertainty[order],
-            "known": (uncertainty <= BIAS_SPREAD * self.unit_ * math.sqrt(0.5))[order],
+            "known": (information >= BIAS_SPREAD**-2)[order],
         }
         for name, values in columns.items():
             table = table.append_column(name, pa.array(values))
