@@ -11,6 +11,7 @@ import pytest
 import discreet
 from discreet.audit.neighbors import long_tail
 from discreet.audit.subjects import shipped
+from discreet.audit.suite import designed
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
@@ -447,3 +448,11 @@ def test_exploring_changes_nothing_among_the_items_that_are_known() -> None:
     assert "no vector" in exploring.similar_items(int(np.flatnonzero(plain.history_weights_ == 0)[0])).note
     assert exploring.exploration_.shape[1] > 0
     assert exploration(Chosen.by(Noisy(np.ones(5), 1.0), 1.0, 9), None, 0.5)[0].shape == (5, 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_sparse_rows_reach_their_bounds_and_no_more(monkeypatch: Any, adjacency: str) -> None:
+    """Rows of large catalogs stay sparse: the same releases, of histories with the common taste."""
+    monkeypatch.setattr("discreet.models.spectral.choices.MOST_DENSE", 0)
+    findings = designed(shipped()[f"DPSVD with a power step, {adjacency}"])[1]
+    assert not [found.words for found in findings if not found.ok and found.check != "whole claim"]

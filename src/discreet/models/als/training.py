@@ -243,7 +243,8 @@ class Training:
         grades = np.maximum(1 + SLOPE * bias, 0) / math.hypot(1, SLOPE)
         known = frequencies.sums / frequencies.a
         scale = max(float(self.popularity.values @ known), 0.0) / float(known @ known)
-        popularity = Noisy(scale * known * grades, 0.0)
+        std = scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2)))
+        popularity = Noisy(scale * known * grades, std)
         choices = learn_choices(
             self.releaser,
             lambda most: self._users(most).map(grading.apply),

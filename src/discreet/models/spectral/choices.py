@@ -28,6 +28,7 @@ SECOND_MOMENT, POWER_STEP = "second moment of histories", "power step of histori
 LABELS = (SECOND_MOMENT, POWER_STEP)
 STEP_SHARE = 0.4  # of what both releases have
 LEAST_POPULARITY = 1.2  # of an item in the power step, in units of the length of the noise of its row
+MOST_DENSE = 1000  # items of a second moment for which users' rows are dense, also where they have few of them
 MOST_CELLS = 1 << 25  # numbers of a power step
 
 
@@ -104,12 +105,13 @@ def learn_choices(
     std = sum(precisions) ** -0.5
     chosen = Chosen.by(popularity, std if pool is None else pool.std(std), most_items)
     n = len(chosen.items)
-    statistic = GramSum(n, 1.0, few=not chosen.dense)
+    sparse = not chosen.dense and n > MOST_DENSE
+    statistic = GramSum(n, 1.0, few=sparse)
 
     def second_moments(*labels: str) -> list[Noisy]:
-        if chosen.dense:
+        if not sparse:
             return releaser.release_repeatedly(labels, statistic, users(dense_users(n)), Residuals.of(chosen))
-        # Little of so short a history is common taste, which can be removed from the sum: rows stay sparse.
+        # Rows stay sparse: the common taste is removed from the sum. Of long histories it would be most of a row.
         weights = partial(weighted_history, chosen.weights[chosen.items])
         return releaser.release_repeatedly(labels, statistic, _on(chosen, users(DENSE_CELLS // n)), weights)
 
