@@ -186,17 +186,46 @@ def test_parts_of_what_users_contribute_are_the_reference() -> None:
         np.testing.assert_allclose(about[first:last], own - (own.sum() + 0.6) / (len(own) + 2), atol=1e-12)
 
 
-def test_small_systems_and_products(instruction_set: str) -> None:
-    """Also where a pivot is 0 until rows are swapped."""
-    rng = np.random.default_rng(10)
-    for k, m in ((1, 1), (2, 3), (8, 9), (21, 1)):
-        A, B = rng.standard_normal((30, k, k)), rng.standard_normal((30, k, m))
-        if k > 1:
-            A[:, 0, 0] = 0
-        np.testing.assert_allclose(kernels.solve_square(A, B), np.linalg.solve(A, B), rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose(kernels.products(A, B), A @ B, atol=1e-12)
+def positive(rng: Any, *shape: int) -> Any:
+    half = rng.standard_normal((*shape, shape[-1]))
+    return half @ half.swapaxes(-1, -2) / shape[-1] + 0.1 * np.eye(shape[-1])
+
+
+@pytest.mark.parametrize("k", [1, 2, 8, 21])
+def test_item_posteriors_are_the_reference(instruction_set: str, k: int) -> None:
+    """Before any step, in the first one and in later ones; items that are seen far better, and far worse."""
+    m, rng, error = 40, np.random.default_rng(10), 0.5
+    first, means, moves = rng.standard_normal((3, m, k))
+    spread, gaps, own, fresh = positive(rng, m, k), positive(rng, m, k), positive(rng, k), positive(rng, k)
+    scale, root = rng.random((2, k)) + 0.5
+    sizes, weights = 10.0 ** rng.integers(-3, 4, (2, m))
+    precision, information = np.zeros((m, k, k)), np.zeros((m, k))
+    wide = spread * root[:, None] * root + sizes[:, None, None] * own
+    for now in (None, wide, gaps):
+        found, alone = (
+            kernels.item_posteriors(
+                (first[some], spread[some]),
+                (scale, root),
+                (sizes[some], own),
+                (precision[some], information[some]),
+                None
+                if now is None
+                else (moves[some], weights[some], fresh, means[some], None if now is wide else now[some]),
+                error=error,
+                n_jobs=2,
+            )
+            for some in (slice(m), slice(7, 8))
+        )
+        assert all(np.array_equal(one[7], other[0]) for one, other in zip(found, alone, strict=True))
+        for i in range(m):
+            given = None if now is None else (means[i] + moves[i], weights[i] * fresh, error**2 * now[i])
+            prior = first[i] * scale, spread[i] * root[:, None] * root, sizes[i] * own
+            expected = reference.item_posterior(*prior, precision[i], information[i], step=given)
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one[i], other, rtol=1e-9, atol=1e-10 * np.abs(other).max())
+        precision, information = found[:2]
     with pytest.raises(np.linalg.LinAlgError, match="singular"):
-        kernels.solve_square(np.ones((1, 2, 2)), np.ones((1, 2, 1)))
+        kernels.item_posteriors((first, 0 * spread), (scale, root), (0 * sizes, own), (precision, information))
 
 
 def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:

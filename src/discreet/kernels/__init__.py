@@ -51,6 +51,7 @@ RIDGE = (
 )
 Bound = tuple[float, float, int]  # step, limit and largest, as `truncate` takes them
 Bounded = tuple[Array, Bound]
+ITEM_BYTES = 1 << 21  # of what is known of the items that a thread takes at a time
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
 
@@ -302,20 +303,46 @@ def solve(A: Array, b: Array) -> tuple[Array, Array]:
     return x.values.copy(), failed.astype(bool)
 
 
-def solve_square(A: Array, B: Array) -> Array:
-    """The solutions X of A[i] X = B[i], for A (n, k, k) and B (n, k, m), in double precision."""
-    both = np.concatenate([A, B], axis=2, dtype=np.float64)
-    if not function("eliminate", np.float64)(both, *both.shape):
-        raise np.linalg.LinAlgError("a system is singular")
-    return both[:, :, A.shape[2] :]
+def item_posteriors(
+    before: tuple[Array, Array],
+    factors: tuple[Array, Array],
+    own: tuple[Array, Array],
+    earlier: tuple[Array, Array],
+    step: tuple[Array, Array, Array, Array, Array | None] | None = None,
+    *,
+    error: float = 0.0,
+    n_jobs: int | None = 1,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """What is known of items, in double precision: `reference.item_posterior` for each of them.
 
+    Args:
+        before: Means (items, k) and covariances (items, k, k).
+        factors: Of the means, and of standard deviations: (k,) each.
+        own: For each item a size, and a matrix (k, k): the covariance of its ratings' own noise is their product.
+        earlier: Precisions (items, k, k), and information (items, k).
+        step: Moves (items, k); for each item a size, and a matrix (k, k): the covariance of their fresh noise is their
+            product; the means now; and the gaps (items, k, k), or None for those before any step.
+        error: Of moves, relative to the gaps.
+        n_jobs: Threads, in scikit-learn's meaning.
 
-def products(A: Array, B: Array) -> Array:
-    """A[i] B[i], for A (n, k, l) and B (n, l, m), in double precision."""
-    A, B = _as_read((A, np.float64), (B, np.float64))
-    out = np.empty((*A.shape[:2], B.shape[2]))
-    function("multiply", np.float64)(A, B, *A.shape, B.shape[2], out)
-    return out
+    Returns:
+        Precisions, information, gaps, means and covariances.
+    """
+    m, k = before[0].shape
+    squares, rows = (m, k, k), (m, k)
+    outputs = [np.empty(shape) for shape in (squares, rows, squares, rows, squares)]
+    given = (*before, *factors, *own, *earlier, *(step or (None,) * 5))
+    arrays = [_contiguous(array, np.float64) for array in given]
+    places = {str(at): array for at, array in enumerate(arrays)}
+    struct = Struct(np.float64, **places, error=error**2, k=k, **{f"out {at}": out for at, out in enumerate(outputs)})
+    call, sound = function("item_posteriors", np.float64), []
+    size = max(1, min(ITEM_BYTES // (48 * k**2), -(-m // n_threads(n_jobs))))
+    blocks = ((at, min(at + size, m)) for at in range(0, m, size))
+    each_block(lambda block: sound.append(call(struct, *block)), blocks, n_jobs)
+    if not all(sound):
+        raise np.linalg.LinAlgError("a covariance is singular")
+    precision, information, gap, mean, covariance = outputs
+    return precision, information, gap, mean, covariance
 
 
 def normal_equations(

@@ -65,6 +65,44 @@ def leave_fold_out_row(
     return vectors, y - np.einsum("ij,ij->i", X, vectors[fold])
 
 
+def item_posterior(
+    first: Array,
+    spread: Array,
+    own: Array,
+    precision: Array,
+    information: Array,
+    *,
+    step: tuple[Array, Array, Array] | None = None,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """What is known of an item: theta, of which phi = theta + its ratings' own noise is observed.
+
+    theta has the prior mean `first` and covariance `spread`, and the noise the covariance `own`. A step estimates phi
+    to be at a target, give or take fresh noise and an error that is as large as its gap, the second moment of phi
+    about the mean of theta, says.
+
+    Args:
+        first: (k,).
+        spread: (k, k).
+        own: (k, k).
+        precision: Of phi, by earlier steps, (k, k).
+        information: The precision times the estimate.
+        step: Target, covariance of fresh noise and of the error.
+
+    Returns:
+        Precision, information, gap, mean and covariance of theta.
+    """
+    if step is not None:
+        target, fresh, error = step
+        found = np.linalg.inv(fresh + error)
+        precision, information = precision + found, information + found @ target
+    wide, eye = spread + own, np.eye(len(first))
+    phi = first + np.linalg.solve(eye + wide @ precision, wide @ (information - precision @ first))
+    variance = np.linalg.solve(eye + wide @ precision, wide)
+    slope = np.linalg.solve(wide, spread).T  # the regression of theta on phi
+    mean = first + slope @ (phi - first)
+    return precision, information, variance + np.outer(phi - mean, phi - mean), mean, slope @ (own + variance @ slope.T)
+
+
 def unit_row(entries: Array) -> Array:
     """Entries scaled to a length of 1, unless all are 0."""
     return entries / (np.linalg.norm(entries) or 1)

@@ -23,7 +23,8 @@ def frequencies(m: int) -> ItemFrequencies:
 def known(m: int, precision: float) -> Knowledge:
     """Two directions, three frequent items, and other numbers; all with this precision."""
     rng = np.random.default_rng(0)
-    steps = StepInformation(np.tile(precision * np.eye(5), (m, 1, 1)), np.full((m, 5), precision), np.zeros((m, 5, 5)))
+    own = np.zeros(m), np.eye(5)
+    steps = StepInformation(np.tile(precision * np.eye(5), (m, 1, 1)), np.full((m, 5), precision), own)
     return Knowledge(
         unit=1.0,
         users=np.append(rng.random(5), precision**-0.5 if precision else 1e9),

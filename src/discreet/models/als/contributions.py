@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -119,6 +120,7 @@ class ItemStep:
         vector_penalty: Of a user's vector about its prior mean, squared.
         bias_weight: The weight of biases against factors.
         clip: The length of a user's contribution.
+        shrink: A public factor of users' contributions to the shared Gram matrix.
     """
 
     items: ItemPosterior
@@ -128,6 +130,7 @@ class ItemStep:
     vector_penalty: float
     bias_weight: float
     clip: float
+    shrink: float = 1.0
 
     @cached_property
     def base(self) -> Array:
@@ -176,7 +179,10 @@ class ItemStep:
         """The b for the shared Gram matrix; and for each rating x_j, and the directions a of each user.
 
         A user's x is scaled to the bound from above and from below: users count equally if their ratings hardly differ,
-        or if most of them are explained. The b of a fold is its vector times the root of the fold's share of the x.
+        or if most of them are explained. The b of a fold is its vector, in which biases
+        weigh at least 1, times the root of `shrink`, and of the fold's share of the x.
         """
         x, directions, rows = self._contribution(batch, self.clip)
+        rows *= math.sqrt(self.shrink)
+        rows[:, :: directions.shape[1]] *= max(1 / self.bias_weight, 1.0)
         return rows, (x, directions)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
-from discreet.kernels import each_block, n_threads, over_blocks, products, single_threaded_blas, solve_square
+from discreet.kernels import item_posteriors, over_blocks, single_threaded_blas
 from discreet.models.spectral.estimate import Spectrum
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
@@ -26,7 +27,7 @@ SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # 1 / va
 USER_PRIOR = 0.6  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
 OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix, which is truncated, says
 GAIN_ERROR, NOISE_ERROR = 0.5, 0.2  # relative errors of that, and of the ratings' own noise
-PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random probe columns: how many, their size, how far they may grow
+PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.07, 0.2  # random probe columns: how many, their size, how far they may grow
 WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against factors in item steps
 USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is known
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
@@ -37,8 +38,6 @@ SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
 POPULARITY = 1  # the factor that is popularity; factor 0 is the slope of biases
 MAGNITUDES = 24  # of the variance of a user's ratings: from the square of half their range down, by factors of 4
 LEAST_UNIT = 2.0**-MAGNITUDES  # of half the range of ratings: the unit of ratings that are all the same
-
-BLOCK_BYTES = 1 << 23  # of items' covariances that are updated at a time and thread
 
 
 def _ratio(sums: float, size: float, error: float, guess: float, spread: float) -> tuple[float, float]:
@@ -233,6 +232,9 @@ def _bias_spread(release: Noisy | Pooled, frequencies: ItemFrequencies, before: 
     return max(_ratio(float((weights * excess).sum()), size, error, BIAS_SPREAD**2, BIAS_SPREAD**2)[0], 1e-4)
 
 
+ByItem = tuple[Array, Array]  # a matrix for each item: a size (items), times the same matrix (k, k) for all
+
+
 @dataclass(frozen=True)
 class ItemPosterior:
     """A Gaussian posterior of each item's bias and factors, theta_j = (b_j, v_j).
@@ -260,10 +262,10 @@ class ItemPosterior:
         """The means alone: all that users need, and far smaller."""
         return ItemPosterior(self.mean, np.zeros((len(self.mean), 0, 0)))
 
-    @property
+    @cached_property
     def variance(self) -> Array:
         """Of each entry of `mean`."""
-        return np.diagonal(self.covariance, axis1=1, axis2=2)
+        return np.diagonal(self.covariance, axis1=1, axis2=2).copy()
 
     def taste(self, frequencies: ItemFrequencies) -> float:
         """How far users' tastes spread along the learned factors: the mean of |v_j|^2, without popularity.
@@ -365,7 +367,7 @@ class ItemPosterior:
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         error = 4 * math.sqrt(2 * float(((weights * noise) ** 2).sum())) + NOISE_ERROR * float((weights * own).sum())
         if excess <= error:
-            return ItemPosterior(self.mean[:, :n], self.covariance[:, :n, :n]), observed.first(n)
+            return ItemPosterior(self.mean[:, :n].copy(), self.covariance[:, :n, :n].copy()), observed.first(n)
         covariance, moving = self.covariance.copy(), np.arange(n, self.mean.shape[1])
         covariance[:, moving, moving] = excess / float((weights * gains).sum())
         return ItemPosterior(self.mean, covariance), observed
@@ -410,15 +412,13 @@ class ItemEstimate:
         return cls(items, np.zeros_like(items.covariance), np.zeros_like(items.mean), None, items, one, one)
 
     @classmethod
-    def of(cls, before: ItemPosterior, precision: Array, information: Array, own: Array) -> ItemEstimate:
-        """With what earlier steps have observed; `own` is the covariance of the ratings' own noise, (items, k, k)."""
-        growth = scale = np.ones(before.mean.shape[1])
+    def of(cls, before: ItemPosterior, precision: Array, information: Array, own: ByItem) -> ItemEstimate:
+        """With what earlier steps have observed; `own` is the covariance of the ratings' own noise."""
+        one = np.ones(before.mean.shape[1])
+        found = cls(before, precision, information, None, before, one, one)
         for _ in range(3):
-            spread = before.covariance * np.sqrt(growth)[:, None] * np.sqrt(growth)
-            covariance, mean, gap = _posterior(before.mean * scale, spread, own, precision, information)
-            found = cls(before, precision, information, gap, ItemPosterior(mean, covariance), growth, scale)
-            growth, scale = found._growth(found.items), found._scale(found.items)
-        return replace(found, growth=growth, scale=scale)
+            found = found._with(own, None, None)
+        return found
 
     def widened(self, items: ItemPosterior) -> ItemEstimate:
         """With the last columns of `items` besides."""
@@ -435,17 +435,20 @@ class ItemEstimate:
         return ItemEstimate(before, precision, information, gap, items, growth, scale)
 
     def updated(self, observed: Observation, n_jobs: int | None) -> ItemEstimate:
-        """With what another step has observed, some items at a time."""
-        m, k = self.before.mean.shape
-        arrays = [np.empty((m, k, k)) for _ in range(3)] + [np.empty((m, k)) for _ in range(2)]
+        """With what another step has observed."""
+        step = observed.moves, observed.shares**-2, observed.fresh, self.items.mean, self.gap
+        return self._with(observed.own, step, n_jobs)
 
-        def work(rows: slice) -> None:
-            for array, found in zip(arrays, self._updated(rows, observed), strict=True):
-                array[rows] = found
-
-        size = max(1, min(BLOCK_BYTES // (32 * k**2), -(-m // n_threads(n_jobs))))
-        each_block(work, (slice(at, at + size) for at in range(0, m, size)), n_jobs)
-        precision, gap, covariance, information, mean = arrays
+    def _with(self, own: ByItem, step: Any, n_jobs: int | None) -> ItemEstimate:
+        precision, information, gap, mean, covariance = item_posteriors(
+            (self.before.mean, self.before.covariance),
+            (self.scale, np.sqrt(self.growth)),
+            own,
+            (self.precision, self.information),
+            step,
+            error=GAIN_ERROR,
+            n_jobs=n_jobs,
+        )
         items = ItemPosterior(mean, covariance)
         return ItemEstimate(self.before, precision, information, gap, items, self._growth(items), self._scale(items))
 
@@ -469,45 +472,6 @@ class ItemEstimate:
         # a slope: that column only shrinks.
         scale[0], scale[1] = 1, min(scale[1], 1)
         return scale
-
-    def _updated(self, rows: slice, observed: Observation) -> tuple[Array, ...]:
-        s, eye = observed.shares[rows, None, None], np.eye(len(observed.gain))
-        first, mean, root = self.before.mean[rows] * self.scale, self.items.mean[rows], np.sqrt(self.growth)
-        spread = self.before.covariance[rows] * root[:, None] * root
-        H, own = (
-            s * observed.gain,
-            observed.squares[rows, None, None] / s**2 * observed.blur,
-        )  # own: the covariance of H^-1 e
-        gap = spread + own if self.gap is None else self.gap[rows]
-        noise = observed.std**2 * eye + GAIN_ERROR**2 * products(products(H, gap), H.swapaxes(1, 2))
-        weighted = solve_square(noise, H).swapaxes(1, 2)
-        precision = self.precision[rows] + _symmetric(products(weighted, H))
-        seen = observed.sums[rows, :, None] + products(H, mean[:, :, None])
-        information = self.information[rows] + products(weighted, seen)[:, :, 0]
-        covariance, mean, gap = _posterior(first, spread, own, precision, information)
-        return precision, gap, covariance, information, mean
-
-
-def _posterior(first: Array, spread: Array, own: Array, precision: Array, information: Array) -> tuple[Array, ...]:
-    """The covariance and the mean of theta_j, and the second moment of phi_j about that mean."""
-    eye = np.eye(first.shape[1])
-    # The observation of theta has the covariance precision^-1 + own; W is its inverse.
-    sides = np.concatenate([precision, information[:, :, None]], axis=2)
-    solved = solve_square(eye + products(precision, own), sides)
-    W, side = _symmetric(solved[:, :, :-1]), solved[:, :, -1:]
-    covariance = _symmetric(solve_square(eye + products(spread, W), spread))
-    mean = first + products(covariance, side - products(W, first[:, :, None]))[:, :, 0]
-    # And phi itself, of which `spread + own` was known before.
-    wide = spread + own
-    sides = np.concatenate([wide, products(wide, information[:, :, None]) + first[:, :, None]], axis=2)
-    solved = solve_square(eye + products(wide, precision), sides)
-    off = solved[:, :, -1] - mean
-    gap = _symmetric(solved[:, :, :-1]) + off[:, :, None] * off[:, None, :]
-    return covariance, mean, gap
-
-
-def _symmetric(matrices: Array) -> Array:
-    return (matrices + matrices.swapaxes(1, 2)) / 2
 
 
 @dataclass(frozen=True)
@@ -541,33 +505,49 @@ class Observation:
 
     @classmethod
     def of(
-        cls, step: Noisy, gram: Noisy, pooled: Array, frequencies: ItemFrequencies, *, bias_weight: float, clip: float
+        cls, step: Noisy, gram: Pooled, pooled: Array, frequencies: ItemFrequencies, *, bias_weight: float, clip: float
     ) -> Observation:
-        """From the two releases of an item step, and the Gram matrices of all steps so far, pooled."""
-        values, vectors = np.linalg.eigh(pooled)
+        """From the two releases of an item step, and the Gram matrices of all steps so far, pooled.
+
+        In those, the weight of biases is 1. What varies by chance is taken three standard deviations either way.
+        """
+        sizes = np.ones(len(pooled))
+        sizes[0] = bias_weight
+        values, vectors = np.linalg.eigh(pooled * np.outer(sizes, sizes))
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
-        undo = np.ones(len(K))
-        undo[0] = 1 / bias_weight
         noise = clip**2 / np.trace(K) * K  # a user's part has that length, and is noise for the most
         vectors = np.diagonal(K)[1:] / K[0, 0] * bias_weight**2
         c = frequencies.sums
         # What a user's residuals are scaled by is clip / (their length times that of the vectors), and adds up to K.
-        sizes = np.array([np.trace(gram.values), gram.values[0, 0]])
-        error = 3 * gram.std * np.array([math.sqrt(len(K)), 1.0])
+        found = np.array([sizes**2 @ np.diagonal(gram.values), gram.values[0, 0]])
+        error = 3 * np.array([np.linalg.norm(sizes**2 * np.diagonal(gram.std)), gram.std[0, 0]])
         least, most = (
-            float((clip * c.sum() * bias_weight) ** 2 / np.maximum(each, 1e-9).prod())
-            for each in (sizes + error, sizes - error)
+            float((clip * c.sum()) ** 2 / np.maximum(each, 1e-9).prod()) for each in (found + error, found - error)
         )
         return cls(
-            step.values, c / c.sum(), OVERLAP * K * undo, noise, frequencies.squares, step.std, vectors, (least, most)
+            step.values, c / c.sum(), OVERLAP * K / sizes, noise, frequencies.squares, step.std, vectors, (least, most)
         )
 
     @cached_property
-    def blur(self) -> Array:
-        """The covariance of H_j^-1 e_j, times shares_j^2 / squares_j."""
-        inverse = np.linalg.inv(self.gain)
-        blur: Array = inverse @ self.noise @ inverse.T
-        return blur
+    def _inverse(self) -> Array:
+        return np.linalg.inv(self.gain)
+
+    @property
+    def moves(self) -> Array:
+        """H_j^-1 B_j: about how far phi_j is from the mean, (items, k)."""
+        moves: Array = (self.sums / self.shares[:, None]) @ self._inverse.T
+        return moves
+
+    @property
+    def fresh(self) -> Array:
+        """The covariance of H_j^-1 times fresh noise, times shares_j^2, (k, k)."""
+        fresh: Array = self.std**2 * self._inverse @ self._inverse.T
+        return fresh
+
+    @property
+    def own(self) -> ByItem:
+        """The covariance of H_j^-1 e_j."""
+        return self.squares / self.shares**2, self._inverse @ self.noise @ self._inverse.T
 
     @property
     def own_noise(self) -> Array:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from discreet.models.als.estimate import Directions, ItemFrequencies, Pooled, _noise
+from discreet.models.als.estimate import ByItem, Directions, ItemFrequencies, Pooled, _noise
 from discreet.models.eigen import places
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
@@ -29,12 +29,12 @@ class StepInformation:
     Attributes:
         precision: Of phi_j, (items, k, k).
         information: The precision times the estimate, (items, k).
-        own: The covariance of the ratings' own noise in phi_j, (items, k, k).
+        own: The covariance of the ratings' own noise in phi_j.
     """
 
     precision: Array
     information: Array
-    own: Array
+    own: ByItem
 
     def changed(self, columns: Array, inflation: float, scale: float) -> StepInformation:
         """In other columns: (old, new) says how far users' places on new columns are their places on old ones.
@@ -45,7 +45,7 @@ class StepInformation:
             scale: The unit of the ratings before, over that now.
         """
         precision = columns.T @ self.precision @ columns / (inflation * scale**2)
-        own = columns.T @ self.own @ columns * scale**2
+        own = self.own[0], columns.T @ self.own[1] @ columns * scale**2
         return StepInformation(precision, self.information @ columns / (inflation * scale), own)
 
 
@@ -137,7 +137,7 @@ class Knowledge:
             frequent=place[kept],
             loadings=self.loadings[kept],
             standing=moved(self.standing),
-            steps=StepInformation(moved(s.precision), moved(s.information), moved(s.own)),
+            steps=StepInformation(moved(s.precision), moved(s.information), (moved(s.own[0]), s.own[1])),
             others=moved(self.others),
             others_variance=spread,
         )

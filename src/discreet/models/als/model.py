@@ -325,7 +325,7 @@ class DPALS(PrivateModel):
         """What the model keeps of its releases, for these items."""
         a, variance = self.item_weights_.T
         steps, n = self.known_steps_.astype(np.float64), self.known_others_.shape[1] // 2
-        own = self.known_own_size_[:, None, None] * self.known_own_
+        own = self.known_own_size_, self.known_own_
         return Knowledge(
             unit=self.unit_,
             users=self.known_users_,

@@ -62,6 +62,7 @@ MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with th
 # steps more than they explain. Fitted on MovieLens 1M.
 COLUMN_SIGNAL = 80.0
 GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
+GRAM_FILL = 0.5  # how much of that bound an average user may fill, by the steps before: with more, many are truncated
 
 
 @dataclass
@@ -158,17 +159,21 @@ class Training:
         items = estimate.items if n_others > MOST_OTHERS else estimate.items.with_probes(n_others)
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
         mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
-        pooled, noise, least = np.zeros(items.covariance.shape[1:]), self.noise, 1.0
+        pooled, noise, least, shrink = np.zeros(items.covariance.shape[1:]), self.noise, 1.0, 1.0
         for at in range(s.n_steps):
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
-            step = self._step(items, frequencies, mean, weight)
+            step = replace(self._step(items, frequencies, mean, weight), shrink=shrink)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
-            sizes = np.append(weight, np.ones(k - 1))
-            pooled = pooled[:k, :k]
-            pooled = pooled + 2 / (at + 2) * (gram.values / np.outer(sizes, sizes) - pooled)  # later vectors count more
-            shared = pooled * np.outer(sizes, sizes)
-            observed = Observation.of(sums, gram, shared, frequencies, bias_weight=weight, clip=s.step_clip)
+            unit = shrink * np.square(np.append(max(weight, 1.0), np.ones(k - 1)))
+            root = np.sqrt(np.outer(unit, unit))
+            shared = Pooled(gram.values / root, gram.std / root)
+            pooled = _leveled(pooled[:k, :k], shared) if at else pooled
+            pooled = pooled + 2 / (at + 2) * (shared.values - pooled)  # later vectors count more
+            filled = float(np.diagonal(pooled) @ unit) - 3 * gram.std * math.sqrt(k)  # at least, and times `shrink`
+            most = GRAM_FILL * s.bounds[GRAM] * frequencies.n_users
+            shrink = min(shrink * most / max(filled, 1e-9), 1.0)
+            observed = Observation.of(sums, shared, pooled, frequencies, bias_weight=weight, clip=s.step_clip)
             least = observed.variance[0] if at == 0 else least
             self.noise = min(noise * observed.variance[1] / least, 1.0)
             if at == 0:
@@ -180,8 +185,8 @@ class Training:
         information = np.concatenate([estimate.precision, estimate.information[:, :, None]], axis=2)
         self.kept |= {
             "known_steps_": information.astype(np.float32),
-            "known_own_": observed.blur,
-            "known_own_size_": observed.squares / observed.shares**2,
+            "known_own_size_": observed.own[0],
+            "known_own_": observed.own[1],
             "known_others_": np.column_stack(others),
         }
         return items
@@ -300,6 +305,13 @@ class Training:
         s = self.settings
         moment, frequent = self._second_moment(frequencies, self._step(items, frequencies, mean, 0.5).residuals)
         return items.with_columns(residual_columns(moment, frequent, frequencies, s.n_directions), RESIDUAL_SPREAD**2)
+
+
+def _leveled(before: Array, now: Pooled) -> Array:
+    """An earlier Gram matrix, as large as one now: what is left of ratings falls, and users' scales grow with that."""
+    old, new = (max(float(np.trace(each)), 1e-9) for each in (before, now.values))
+    error = 3 * float(np.linalg.norm(np.diagonal(now.std)))
+    return before * (min(max(old, new - error), new + error) / old)
 
 
 # -- how a budget is divided, by public inputs alone
