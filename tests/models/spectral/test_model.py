@@ -284,7 +284,7 @@ def test_users_without_items_make_no_error() -> None:
 
 def test_who_likes_only_unknown_items_gets_what_is_popular() -> None:
     data = world()
-    fitted = model(max_items=20).fit(data, ledger=seeded())
+    fitted = model(max_items=30).fit(data, ledger=seeded())
     outside = int(np.flatnonzero(fitted.history_weights_ == 0)[0])
     found = fitted.recommend([outside], n=10)
     order = [item for item in np.argsort(-fitted.item_bias_, kind="stable") if item != outside]
@@ -440,7 +440,7 @@ def test_exploring_fills_about_the_share_that_was_asked_for() -> None:
 
 def test_exploring_changes_nothing_among_the_items_that_are_known() -> None:
     data = world()
-    plain, exploring = (model(max_items=20, explore=share).fit(data, ledger=seeded()) for share in (0.0, 0.3))
+    plain, exploring = (model(max_items=30, explore=share).fit(data, ledger=seeded()) for share in (0.0, 0.3))
     known = [int(item) for item in np.flatnonzero(plain.history_weights_)]
     history = known[:3]
     assert plain.recommend(history, allow=known).items == exploring.recommend(history, allow=known).items

@@ -6,6 +6,7 @@ one that has other releases, too: its plan has the two lines, with shares of its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,14 +17,25 @@ import numpy as np
 from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, dense_users
 from discreet.models.centering import on_items
-from discreet.models.eigen import places
+from discreet.models.eigen import frequent_items, places
 from discreet.models.rows import FOLDS
-from discreet.models.spectral.contributions import PowerStep, Residuals, weighted_history
-from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, after_power_step, by_features
-from discreet.privacy import GramSum, Noisy, OuterSum, Releaser
+from discreet.models.spectral.contributions import PowerStep, Residuals, own_weights, weighted_history
+from discreet.models.spectral.estimate import (
+    COVERED,
+    SHORT_COVERED,
+    SHORT_HISTORY,
+    Chosen,
+    Directions,
+    Spectrum,
+    after_power_step,
+    by_features,
+    surely_popular,
+)
+from discreet.privacy import GramSum, Noisy, OuterSum, Releaser, VectorSum
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
+POPULARITY = "item popularity"  # the label of what was released of it before
 SECOND_MOMENT, POWER_STEP = "second moment of histories", "power step of histories"
 LABELS = (SECOND_MOMENT, POWER_STEP)
 STEP_SHARE = 0.4  # of what both releases have
@@ -36,6 +48,7 @@ MOST_CELLS = 1 << 25  # numbers of a power step
 class Choices:
     """What histories say about taste."""
 
+    popularity: Noisy  # of all items
     chosen: Chosen
     spectrum: Spectrum
     moment: Noisy  # the second moment that it is from
@@ -76,7 +89,7 @@ def choice_shares(share: float) -> dict[str, float]:
 
 def learn_choices(
     releaser: Releaser,
-    users: Callable[[int], Blocks[UserBatch]],
+    users: Callable[[int | None], Blocks[UserBatch]],
     popularity: Noisy,
     most_items: int,
     *,
@@ -86,15 +99,17 @@ def learn_choices(
 ) -> Choices:
     """Choose items by their popularity, and release how they are chosen together.
 
-    With two labels, and if the second moment's items J have much of what is chosen, it is released twice: the mean is
-    as good as one release with the whole share. Else there are many items that it cannot tell from noise, and the
-    second release is a step of the power method from the directions that were found: its noise is that of k numbers for
-    an item, not that of a matrix of all items.
+    With too few items that are clear of the noise, there is no taste to be found, and all labels release popularity
+    again: so lists are as good as by popularity alone. With two labels, the second one does so if popularity is not
+    known well enough yet. Else, if the second moment's items J have much of what is chosen, it is released twice: the
+    mean is as good as one release with the whole share. If not, there are many items that it cannot tell from noise,
+    and the second release is a step of the power method from the directions that were found: its noise is that of k
+    numbers for an item, not that of a matrix of all items.
 
     Args:
         releaser: Its plan has the labels.
         users: All users, at most so many in a batch; a value is the user's weight of that item, at least 0.
-        popularity: Of each item, released: a sum over users of vectors of length at most 1.
+        popularity: Of each item, released (`POPULARITY`): a sum over users of vectors of length at most 1.
         most_items: The most items in the second moment.
         labels: Of the releases: one, or two if there may be a power step.
         features: Public numbers that describe all items, (items, any number): they tell of items that few users have.
@@ -104,37 +119,61 @@ def learn_choices(
     precisions = [releaser.noise(label, GramSum(1, 1.0)).std ** -2 for label in labels]
     std = sum(precisions) ** -0.5
     chosen = Chosen.by(popularity, std if pool is None else pool.std(std), most_items)
+    if pool is None and not chosen.tells(popularity, most_items):
+        popularity = _again(releaser, users, popularity, labels)
+        chosen = Chosen.of(popularity, frequent_items(popularity, math.inf)).expecting(popularity, described)
+        nothing = Noisy(np.zeros((0, 0)), std)
+        return Choices(popularity, chosen, Spectrum.nothing(chosen), nothing, np.zeros(0, np.int64), described)
     n = len(chosen.items)
     sparse = not chosen.dense and n > MOST_DENSE
     statistic = GramSum(n, 1.0, few=sparse)
-
-    def second_moments(*labels: str) -> list[Noisy]:
-        if not sparse:
-            return releaser.release_repeatedly(labels, statistic, users(dense_users(n)), Residuals.of(chosen))
+    if sparse:
         # Rows stay sparse: the common taste is removed from the sum. Of long histories it would be most of a row.
+        some = _on(chosen, users(DENSE_CELLS // n))
         weights = partial(weighted_history, chosen.weights[chosen.items])
-        return releaser.release_repeatedly(labels, statistic, _on(chosen, users(DENSE_CELLS // n)), weights)
-
-    if len(labels) == 1 or chosen.dense:
-        moments = second_moments(*labels)
+        releases = releaser.release_repeatedly(labels, statistic, some, weights)
     else:
-        moments = second_moments(labels[0])
+        releases = releaser.release_repeatedly(labels, statistic, users(dense_users(n)), Residuals.of(chosen))
+    moments = [next(releases)]
+    if len(labels) > 1:
         moment = moments[0] if pool is None else pool(moments[0], chosen.items)
-        directions = Directions.of(moment, chosen)
-        if directions.vectors.shape[1]:
-            wide, step = _power_step(releaser, users, popularity, (chosen, directions), labels[1])
-            spectrum = after_power_step(step, directions, chosen, wide, described)
-            return Choices(wide.expecting(popularity, described), spectrum, moment, chosen.items, described)
-        moments += second_moments(labels[1])
+        if pool is None and not surely_popular(popularity):
+            popularity = _again(releaser, users, popularity, labels[1:])
+            chosen = Chosen.of(popularity, chosen.items)
+            expected, spectrum = chosen.expecting(popularity, described), Spectrum.of(moment, chosen)
+            return Choices(popularity, expected, spectrum, moment, chosen.items, described)
+        length = (chosen.total / max(float(np.trace(moment.values)), 1.0)) ** 2
+        if chosen.covered < (SHORT_COVERED if length < SHORT_HISTORY else COVERED):
+            directions = Directions.of(moment, chosen)
+            if directions.vectors.shape[1]:
+                wide, step = _power_step(releaser, users, popularity, (chosen, directions), labels[1])
+                spectrum = after_power_step(step, directions, chosen, wide, described)
+                expected = wide.expecting(popularity, described)
+                return Choices(popularity, expected, spectrum, moment, chosen.items, described)
+        moments += releases
     mean = sum(a * moment.values for a, moment in zip(precisions, moments, strict=True)) * std**2
     moment = Noisy(mean, std) if pool is None else pool(Noisy(mean, std), chosen.items)
     spectrum = Spectrum.of(moment, chosen)
-    return Choices(chosen.expecting(popularity, described), spectrum, moment, chosen.items, described)
+    return Choices(popularity, chosen.expecting(popularity, described), spectrum, moment, chosen.items, described)
+
+
+def _again(
+    releaser: Releaser, users: Callable[[int | None], Blocks[UserBatch]], known: Noisy, labels: Sequence[str]
+) -> Noisy:
+    """Popularity, released again under these labels: its mean, by precision.
+
+    What is known before, where other releases have made that surer, is believed no more than one release of it.
+    """
+    statistic = VectorSum(len(known.values), 1.0, nonnegative=True)
+    known = Noisy(known.values, max(known.std, releaser.noise(POPULARITY, statistic).std))
+    releases = [known, *releaser.release_repeatedly(labels, statistic, users(None), own_weights)]
+    std = sum(one.std**-2 for one in releases) ** -0.5
+    return Noisy(sum(one.values / one.std**2 for one in releases) * std**2, std)
 
 
 def _power_step(
     releaser: Releaser,
-    users: Callable[[int], Blocks[UserBatch]],
+    users: Callable[[int | None], Blocks[UserBatch]],
     popularity: Noisy,
     found: tuple[Chosen, Directions],
     label: str,

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.special import ndtr
 
 from discreet.kernels import single_threaded_blas
 from discreet.models.centering import RATINGS_PER_USER
@@ -29,6 +30,8 @@ MOST_DIRECTIONS = 512
 RIDGE = 3.0  # times the mean variance of the history along one item
 WIDE_RIDGE = 0.6  # the same after a power step, whose directions are shrunk already
 COVERED = 1 / 3  # of all that is chosen, in J: where it is less, a power step pays
+SHORT_COVERED = 1 / 2  # the same for short histories: of few items, J has hardly any two
+SURE = 5.0  # standard deviations: the popularity of an item that hardly changes places by noise
 CLEAR = 2.0  # standard deviations of its noise: the least popularity of an item that has directions
 SHORT_HISTORY = 25.0  # items; the diagonal of shorter histories' second moment says nothing
 COMMON_TASTE = 0.05  # how much all users like what is popular, beside what their histories say
@@ -64,7 +67,9 @@ class Chosen:
     @classmethod
     def of(cls, popularity: Noisy, items: Array) -> Chosen:
         """These items."""
-        floored = np.maximum(popularity.values, 1 + popularity.std)
+        least = 1 + popularity.std
+        # Below that it is mostly noise, but what there is still tells which of two items is more popular.
+        floored = np.maximum(popularity.values, least) * np.exp(np.minimum(popularity.values / least - 1, 0))
         weights = floored**-EXPONENT
         common = floored * weights
         common /= np.sqrt((common[items] ** 2).sum())
@@ -81,21 +86,41 @@ class Chosen:
     def expecting(self, popularity: Noisy, features: Array) -> Chosen:
         """The same, where items whose popularity is lost in the noise are as popular as items with their features.
 
-        On average they stay as popular as they were taken to be.
+        On average they are as popular as noise would hide.
         """
         lost = (popularity.values < CLEAR * popularity.std) & (self.weights == 0)
         if not (lost.any() and features.shape[1]):
             return self
-        logs = np.log(self.popularity)
+        least = 1 + popularity.std
+        logs = np.log(np.maximum(self.popularity, least))
         centered = features - features.mean(axis=0)
         expected = (centered @ regression(centered, (logs - logs.mean())[:, None]))[:, 0]
-        factor = np.where(lost, np.exp(expected - expected[lost].mean()), 1.0)
+        factor = np.where(lost, least / self.popularity * np.exp(expected - expected[lost].mean()), 1.0)
         return replace(self, popularity=self.popularity * factor, common=self.common * factor ** (1 - EXPONENT))
+
+    def tells(self, popularity: Noisy, most: int) -> bool:
+        """Whether J, of at most so many items, has more clearly popular ones than lists have places.
+
+        Else tastes could only change the order of the same few. Not counted are so many as noise would bring to J.
+        """
+        m, least = len(popularity.values), float(popularity.values[self.items].min())
+        return len(self.items) - m * float(ndtr(-least / popularity.std)) >= min(2 * LIST, m / 2, most / 2)
 
     @property
     def dense(self) -> bool:
         """Whether much of all that is chosen is in J: else there is more to learn about the other items."""
-        return float(self.popularity[self.items].sum()) >= COVERED * max(self.total, 1.0)
+        return self.covered >= COVERED
+
+    @property
+    def covered(self) -> float:
+        """How much of all that is chosen is in J."""
+        return float(self.popularity[self.items].sum()) / max(self.total, 1.0)
+
+
+def surely_popular(popularity: Noisy) -> bool:
+    """Whether it is known well enough which items are popular, for lists to choose from."""
+    values = popularity.values
+    return float(np.count_nonzero(values > SURE * popularity.std)) >= min(2 * LIST, len(values) / 2)
 
 
 @dataclass(frozen=True)
@@ -149,6 +174,13 @@ class Spectrum:
         found = Directions.of(release, chosen)
         variances = found.values * found.cosines**2 / found.n_users
         return cls(found.vectors, variances, RIDGE / len(chosen.items), found.n_users, found.typical_length)
+
+    @classmethod
+    def nothing(cls, chosen: Chosen) -> Spectrum:
+        """Without directions. No user adds more than 1 to the popularity of an item: there are at least so many."""
+        n_users = max(float(chosen.popularity.max()), 1.0)
+        length = max(chosen.total / n_users, 1.0) ** 2
+        return cls(np.zeros((len(chosen.items), 0)), np.zeros(0), RIDGE / len(chosen.items), n_users, length)
 
     @property
     def shrinkage(self) -> Array:

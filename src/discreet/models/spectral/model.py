@@ -31,7 +31,7 @@ from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.choices import LABELS, SECOND_MOMENT, choice_shares, learn_choices
+from discreet.models.spectral.choices import LABELS, POPULARITY, SECOND_MOMENT, choice_shares, learn_choices
 from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, own_weights
 from discreet.models.spectral.estimate import (
     COMMON_TASTE,
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 Predictor: TypeAlias = Literal["svd", "knn"]
 
-POPULARITY = "item popularity"
 SHARES: Shares = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
 
 
@@ -82,7 +81,12 @@ class DPSVD(PrivateModel):
       has less than a third of what is chosen, r_i is w_i, and p is removed from the sum;
     - power step, 40%: there, the sum over users of w_i u_i^T, w_i now on many
       more items, and u_i the direction of their history on J, projected on the directions that were found. It tells
-      where all these items stand. Elsewhere, the second moment again, for a better mean.
+      where all these items stand. So it is where histories are short and J has less than half of what is chosen.
+      Elsewhere, the second moment again, for a better mean.
+
+    Where the first release shows that J has hardly more clearly popular items than a list has places, there is no taste
+    to be found: the others release popularity again, and lists are as good as those of `DPPopularity`. Where popularity
+    is not sure yet, the last one does.
 
     J has as many items as the noise allows to tell apart (at most `max_items`). Eigenvectors q_k are kept if their
     eigenvalues stand out of the noise, and shrunk by what noise did to them. With variances d_k, a user's vector is
@@ -135,8 +139,9 @@ class DPSVD(PrivateModel):
         popularity_: The released popularity of each item.
         history_weights_: How much each item counts in a history; 0 for items outside J.
         exploration_: Public random vectors that spread the items outside J; of no columns if `explore` is 0.
-        n_users_: About how many users there were, from the trace of the second moment. For ratings it counts a user
-            whose row is shorter than L as a part of one.
+        n_users_: About how many users there were, from the trace of the second moment (if that was not released, the
+            popularity of the most popular item, which is less). For ratings it counts a user whose row is shorter than
+            L as a part of one.
         shrinkage_: How many ratings of the mean are added to a user's own, for ratings that are centered; else None.
         unit_: How far users' ratings spread about their means, for lists from ratings; else None.
     """
@@ -235,7 +240,7 @@ class DPSVD(PrivateModel):
         popularity = releaser.release(POPULARITY, statistic, users(), weights)
         features = item_features(ratings.catalogue, self.features or ())
         choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS, features=features)
-        chosen, spectrum = choices.chosen, choices.spectrum
+        popularity, chosen, spectrum = choices.popularity, choices.chosen, choices.spectrum
         random, columns = exploration(chosen, spectrum, self.explore)
         return {
             "popularity_": popularity.values.astype(np.float32),
