@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 
 import discreet
 from discreet.cli import app, recommend
+from discreet.cli.common import in_options
 from tests.cli.conftest import run
 
 COMMANDS: dict[str, Any] = dict(_commands("discreet", get_command(app)))
@@ -35,6 +38,56 @@ def test_help_json_and_config(name: str) -> None:
     assert all(param.help for param in command.params)
     assert pasted(name) == command.example
     assert command.example.startswith(name)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_names_every_option_in_full(name: str) -> None:
+    shown = run(*name.split()[1:], "--help")
+    for param in COMMANDS[name].params:
+        named = [param.metavar or param.name.upper()] if param.param_type_name == "argument" else param.opts
+        assert all(re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", shown) for one in named)
+    assert not re.search("<(bool|str|int|float|path|list)", shown)  # types of Python
+
+
+@pytest.mark.parametrize("name", ["", "ledger", "datasets"])
+def test_the_help_of_a_group_cuts_no_sentence(name: str) -> None:
+    shown = " ".join(run(*name.split(), "--help").split())
+    found: Any = get_command(app)
+    for word in name.split():
+        found = found.commands[word]
+    for one, command in found.commands.items():
+        assert f"{one} {' '.join(command.help.split(chr(10) * 2)[0].split())}" in shown
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("value_range: no", "--range: no"),
+        ("it is outside value_range=(1, 5)", "it is outside --range 1 5"),
+        (
+            "pass on_invalid='drop', or time=None to ignore times",
+            "give --on-invalid drop, or --time none to ignore times",
+        ),
+        ("epsilon must be > 0", "--epsilon must be > 0"),
+        ("source: no file", "SOURCE: no file"),
+        ("value: line 3 of 'a' is 9", "line 3 of 'a' is 9"),
+        ("the items of a user", "the items of a user"),
+        ("data.items= stays", "data.items= stays"),
+    ],
+)
+def test_messages_of_the_library_name_options(said: str, wanted: str) -> None:
+    assert in_options(said, COMMANDS["discreet train"]) == wanted
+
+
+def test_recommending_does_not_wait_for_scikit_learn(work: Path) -> None:
+    discreet.DPALS(epsilon=1, delta=1e-6).fit(discreet.datasets.movielens_like(50, 20, 500, random_state=0)).save("m")
+    code = (
+        "import sys; from discreet.cli import app; app(['recommend', 'm', '--history', '1=5'], standalone_mode=False); "
+        "sys.exit(int(any(name in sys.modules for name in ('sklearn', 'joblib', 'duckdb', 'matplotlib'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "rank" in done.stdout
+    assert done.returncode == 0
 
 
 def pasted(name: str) -> str:
@@ -63,6 +116,7 @@ def words(name: str) -> list[str]:
 def test_examples_work_when_pasted(name: str, fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(fresh)
     assert run(*words(name))
+    shutil.rmtree("parts", ignore_errors=True)  # discreet split replaces nothing
     json.loads(run(*words(name), "--json"))
 
 

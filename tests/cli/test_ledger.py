@@ -1,8 +1,10 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import discreet
 from discreet import Gaussian, Ledger, Plan, Statement
 from tests.cli.conftest import run
 
@@ -24,8 +26,9 @@ def test_create(tmp_path: Path) -> None:
 
 def test_show(path: str) -> None:
     text = run("ledger", "show", path)
-    for part in ("epsilon = 1", "clicks per item", "gaussian std 10", "further release that fits"):
+    for part in ("epsilon = 1", "clicks per item", "further release that fits"):
         assert part in text
+    assert "gaussian std 10" in run("ledger", "show", path, "--releases")
     data = json.loads(run("ledger", "show", f"sqlite:///{path}", "--json"))
     assert data["spent"]["mu"] == pytest.approx(0.1)
     assert len(data["events"]) == 1
@@ -84,3 +87,24 @@ def test_looking_never_creates(tmp_path: Path, path: str) -> None:
     assert "no file" in run("ledger", "show", str(tmp_path / "other.db"), code=1)
     assert not (tmp_path / "other.db").exists()
     assert "no ledger called" in run("ledger", "show", path, "--name", "other", code=1)
+
+
+def test_show_groups_what_was_paid_for_together(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    ledger = discreet.Ledger(url, epsilon=2, delta=1e-6)
+    plan = discreet.Plan.gaussian(0.1, {"counts": 0.25, "sums": 0.75})
+    ratings = discreet.datasets.movielens_like(50, 20, 500, random_state=0)
+    discreet.DPPopularity(epsilon=0.5, delta=1e-6).fit(ratings, ledger=ledger)
+    with ledger.reserve(plan) as reservation:
+        open_now = json.loads(run("ledger", "show", url, "--json"))["fits"]
+        reservation.release(np.zeros(2, np.int64), 1.0, 21.0, "counts")
+    fits = json.loads(run("ledger", "show", url, "--json"))["fits"]
+    assert [fit["state"] for fit in open_now] == ["done", "open"]
+    assert [fit["released"] for fit in fits] == ["item popularity", "counts"]
+    assert open_now[1]["epsilon"] > fits[1]["epsilon"] > 0  # the rest was returned
+    assert open_now[1]["total"] > fits[1]["total"]
+    assert fits[1]["total"] == pytest.approx(ledger.spent.epsilon)
+    shown = run("ledger", "show", url)
+    assert fits[0]["time"][:16].replace("T", " ") in shown
+    assert "sensitivity" not in shown
+    assert "sensitivity" in run("ledger", "show", url, "--releases")

@@ -193,14 +193,18 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
         (["--model", "als", "--set", "rank=many"], "rank needs", 2),
         (["--model", "als", "--set", "rank"], "name=value", 2),
         (["--model", "als", "--set", "solver=magic"], "solver", 2),
-        (["--model", "als", "--set", "n_steps=0"], "n_steps", 1),
+        (["--model", "als", "--set", "n_steps=0"], "--set n_steps must be", 2),
         (["--model", "pca"], "there is no 'pca'; there are ALS, DPALS, DP", 2),
         ([], "give --epsilon and --delta", 2),
         (["--model", "als", "--statement", "s.pdf"], ".html or .md or .json", 2),
         (["--model", "als", "--statement", "nowhere/s.md"], "not a file that can be written", 2),
         (["--model", "als", "--statement", "model/s.md"], "beside", 2),
         (["--model", "als", "--items", "movies.csv", "--observed-items-are-public"], "one of them", 2),
-        (["--model", "als", "--range", "2", "5"], "(here: --range, --on-invalid)", 1),
+        (
+            ["--model", "als", "--range", "2", "5"],
+            "give --on-invalid drop to leave such rows out or 'clip' to move them into --range. In all",
+            1,
+        ),
         (["--model", "als", "--user", "nobody"], "nobody", 1),
         (["--model", "als", "--connection", "sqlite:///none.db"], "there is no file 'none.db'", 1),
     ],
@@ -297,7 +301,7 @@ def test_a_config_file(work: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('modle = "als"', "'modle', which is no option; the options: source, out, model, set, user, item"),
+        ('modle = "als"', "'modle', which is no option; the options: source, out, model, set, features"),
         ("model =", "not TOML"),
         ("config = 'other.toml'", "no option"),
     ],
@@ -531,3 +535,35 @@ def test_other_commands_that_are_stopped_say_what_the_ledger_has_spent(
     told = run("evaluate", *table, "--model", "dpals", code=130)
     assert ("as before; nothing was charged" in told) == named
     assert ("no ledger was named" in told) != named
+
+
+PUBLIC = ["--items", "movies.csv", "--range", "0.5", "5"]
+
+
+def test_features_are_an_option(work: Path) -> None:
+    private = [*PUBLIC, "--epsilon", "1", "--delta", "1e-6", "--out", "new"]
+    column = discreet.Catalogue.read("movies.csv").names[-1]
+    train("ratings.csv", *private, "--features", column)
+    assert discreet.load("new").get_params()["features"] == [column]
+    told = train("ratings.csv", *private, "--features", "nothing", code=1)
+    assert f"--features: the catalog has no column 'nothing'; columns that describe items: {column}" in told
+    assert "costs epsilon" not in told  # before anything else
+    told = train("ratings.csv", *private, "--model", "onebit", "--features", column, code=2)
+    assert "OneBit takes none; these models do: Recommender, DPALS, DPSVD" in told
+    assert "--items: no file matches 'none.csv'" in train("ratings.csv", "--items", "none.csv", *private[2:], code=1)
+
+
+def test_a_model_is_continued(work: Path) -> None:
+    ledger = discreet.Ledger("sqlite:///ledger.db", epsilon=4, delta=1e-6)
+    train("ratings.csv", *PUBLIC, "--epsilon", "1", "--delta", "1e-6", "--ledger", "ledger.db", "--out", "first")
+    more = ["ratings.csv", *PUBLIC, "--continue", "first", "--out", "second"]
+    assert "--ledger: a ledger paid for the model" in train(*more, code=2)
+    assert "leave out --delta" in train(*more, "--ledger", "ledger.db", "--delta", "1e-7", code=2)
+    assert "leave out --model" in train(*more, "--model", "dpals", code=2)
+    before = ledger.spent.epsilon
+    train(*more, "--ledger", "ledger.db", "--epsilon", "0.5")
+    first, second = discreet.load("first").guarantee_, discreet.load("second").guarantee_
+    assert first.epsilon < second.epsilon < 1.5
+    assert ledger.spent.epsilon > before
+    assert ledger.spent.epsilon == pytest.approx(second.epsilon)
+    assert "cannot be continued" in train("ratings.csv", *PUBLIC, "--continue", "model", "--out", "third", code=2)

@@ -169,7 +169,7 @@ def test_columns_in_another_order_in_another_file(tmp_path: Path) -> None:
 def test_words_for_a_missing_value(word: str, before: int, tmp_path: Path) -> None:
     lines = "".join(f"{n},2,{n % 5}\n" for n in range(before))
     path = written(tmp_path / "r.csv", HEADER + lines + f"a,b,{word}\nc,d,4\n")
-    with pytest.raises(DataError, match=rf"value: row {before + 1} .*is missing"):
+    with pytest.raises(DataError, match=rf"value: line {before + 2} of .*is missing"):
         discreet.read(path)
     ratings = discreet.read(path, on_invalid="drop")
     assert (ratings.report.dropped, len(ratings)) == (1, before + 1)
@@ -181,7 +181,7 @@ def test_a_word_for_missing_may_be_an_id(tmp_path: Path) -> None:
 
 def test_a_decimal_comma(tmp_path: Path) -> None:
     path = written(tmp_path / "r.csv", "user;item;rating\n1;2;3\n1;3;3,5\n")
-    with pytest.raises(DataError, match=r"row 2 holds '3,5'.*decimal_separator = ','"):
+    with pytest.raises(DataError, match=r"line 3 of .* holds '3,5'.*decimal_separator = ','"):
         discreet.read(path)
     columns = "{'user': 'INT', 'item': 'INT', 'rating': 'DOUBLE'}"
     options = "auto_detect = false, quote = '', header = true, delim = ';', decimal_separator = ',', "
@@ -209,7 +209,7 @@ def test_two_ids_of_json_are_never_merged(cells: tuple[str, str], before: int, t
 def test_missing_ids_of_json(tmp_path: Path) -> None:
     path = written(tmp_path / "r.jsonl", '{"user": 1, "item": "a"}\n{"user": null, "item": "b"}\n{"user": 2}\n')
     assert discreet.read(path, value=None, on_invalid="drop").to_arrow().to_pydict()["item"] == ["a"]
-    with pytest.raises(DataError, match=r"missing in row 2.*keys are user, item and rating.*value=None"):
+    with pytest.raises(DataError, match=r"missing in line 2 of .*keys are user, item and rating.*value=None"):
         discreet.read(path)
 
 
@@ -219,11 +219,11 @@ def test_a_date_of_one_person_does_not_turn_those_of_others(tmp_path: Path) -> N
     header = "user,item,rating,date\n"
     for one_more in ("", "evil,x,3,01/13/2020\n"):
         path = written(tmp_path / "r.csv", header + people + one_more)
-        with pytest.raises(DataError, match=r"row 1 holds '02/01/2020'.*time_format="):
+        with pytest.raises(DataError, match=r"line 2 of .* holds '02/01/2020'.*time_format="):
             discreet.read(path)
         ratings = discreet.read(path, time_format="%m/%d/%Y")
         assert {ratings.history(f"u{n}")["x"] for n in range(200)} == {5.0}
-    with pytest.raises(DataError, match=r"row 401 holds '01/13/2020'"):
+    with pytest.raises(DataError, match=r"line 402 of .* holds '01/13/2020'"):
         discreet.read(path, time_format="%d/%m/%Y")
     european = discreet.read(path, time_format="%d/%m/%Y", on_invalid="drop")
     assert european.users.to_list() == sorted(f"u{n}" for n in range(200))
@@ -410,3 +410,32 @@ def test_times_of_iso_8601(time: str, seconds: float, tmp_path: Path) -> None:
 def test_mistakes_are_named(name: str, content: str | bytes, said: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=said):
         discreet.read(written(tmp_path / name, content))
+
+
+def test_refused_rows_are_counted_and_named_by_their_lines(tmp_path: Path) -> None:
+    """As an editor numbers lines: with the header, empty lines, repeated headers, and each file from 1."""
+    first = written(tmp_path / "a.csv", HEADER + "ann,x,5\n\n" + HEADER + "ann,y,9\nshort\nbob,x,many\n")
+    written(tmp_path / "b.csv", HEADER + "bob,y,4\r\n\r\n,z,3\ncy,z,\n")
+    with pytest.raises(DataError) as caught:
+        discreet.read(str(tmp_path / "?.csv"), value_range=(1, 5))
+    said = str(caught.value)
+    assert said.startswith(f"source: line 6 of {str(first)!r}, 'short'")
+    assert "5 rows cannot be used; they are line 5, 6, 7 of" in said
+    assert "line 4, 5 of" in said
+    with pytest.raises(DataError, match=r"line 2 of .* is 5, which is outside value_range=\(1, 4\)") as caught:
+        discreet.read(written(tmp_path / "c.csv", HEADER + "ann,x,5\nann,y,4\n"), value_range=(1, 4))
+    assert "In all" not in str(caught.value)
+    lines = "".join(f"u{n},x,9\n" for n in range(1200))
+    with pytest.raises(DataError, match=r"1,200 rows cannot be used; they begin with line 2, 3, 4, 5, 6 of"):
+        discreet.read(written(tmp_path / "c.csv", HEADER + lines), value_range=(1, 4))
+
+
+def test_refused_rows_of_parquet_and_json(tmp_path: Path) -> None:
+    for name, values in {"a": [1.0, 2.0], "b": [9.0, 3.0, None]}.items():
+        table = pa.table({"user": list(range(len(values))), "item": [7] * len(values), "rating": values})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    with pytest.raises(DataError, match=r"row 1 of '[^']*b.parquet' .*2 rows .* they are row 1, 3 of '[^']*b.parquet'"):
+        discreet.read(str(tmp_path / "*.parquet"), value_range=(1, 5))
+    lines = '{"user": "a", "item": "b", "rating": 2}\n \n{"user": "a", "item": "c", "rating": 8}\n'
+    with pytest.raises(DataError, match=r"line 3 of .* is 8"):
+        discreet.read(written(tmp_path / "r.jsonl", lines), value_range=(1, 5))

@@ -16,6 +16,7 @@ from discreet.cli import (
     ledger,
     recommend,
     reproduce,
+    split,
     train,
     tune,
 )
@@ -32,12 +33,15 @@ app = typer.Typer(
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for function in (
     demo.demo,
     train.train,
     recommend.recommend,
+    recommend.items,
+    split.split,
     evaluate.evaluate,
     evaluate.tradeoff,
     tune.tune,

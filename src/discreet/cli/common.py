@@ -14,7 +14,8 @@ from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import typer
 from typer import Option
@@ -39,6 +40,24 @@ class Misuse(DiscreetError):
 # -- commands and their options
 
 
+WORDS = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
+
+
+def kind(annotation: Any) -> str:
+    """What the value of an option looks like, by the type of the function's argument; empty for a flag."""
+    inner = [kind(part) for part in get_args(annotation) if part is not NoneType]
+    if get_origin(annotation) is Literal:
+        return "|".join(map(str, get_args(annotation)))
+    if get_origin(annotation) is tuple:
+        return " ".join(inner)
+    return inner[0] if inner else WORDS.get(annotation, "")
+
+
+def argument_name(param: Any) -> str:
+    """What an argument is called in help."""
+    return str(param.metavar or param.name.upper())
+
+
 class Command(TyperCommand):
     """A command. Its help ends with an example on one line, to be pasted, however narrow the terminal."""
 
@@ -47,13 +66,50 @@ class Command(TyperCommand):
         self.example, _, more = rest.partition("\n")
         super().__init__(*given, help="\n\n".join(filter(None, (about.strip(), more.strip()))), **settings)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show the help, then the example unchanged."""
-        super().format_help(ctx, formatter)
-        typer.echo(f" Example: {self.example}")
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The arguments in capitals."""
+        given = (param for param in self.get_params(ctx) if param.param_type_name == "argument")
+        names = ((argument_name(param), param.required) for param in given)
+        return ["[OPTIONS]", *(name if required else f"[{name}]" for name, required in names)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, then options under the headings of their groups. No name is cut, however narrow the terminal."""
+        types = inspect.signature(self.callback).parameters if self.callback else {}
+        found: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                heading, name = getattr(param, "rich_help_panel", None) or "Options", argument_name(param)
+                if param.param_type_name == "argument":
+                    heading = "Arguments"
+                else:
+                    value = kind(types[param.name].annotation) if param.name in types else ""
+                    short = sorted(param.opts, key=len)
+                    name = "/".join(filter(None, (", ".join(short), ", ".join(param.secondary_opts))))
+                    name += f" {value}" if value else ""
+                found.setdefault(heading, []).append((name, record[1]))
+        for heading, rows in found.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The example, unchanged."""
+        formatter.write(f"\nExample: {self.example}\n")
 
 
-class Group(TyperGroup):
+class Commands(TyperGroup):
+    """Commands under one name. The help has the whole first sentence of each."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List them."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, " ".join((one.help or "").split("\n\n")[0].split())) for name, one in found if one is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class Group(Commands):
     """All commands. An error becomes one line on standard error and an exit code, or with --debug a traceback."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -71,22 +127,37 @@ class Group(TyperGroup):
             if ctx.params.get("debug") or type(error).__module__.partition(".")[0] in ("typer", "click"):
                 raise
             if isinstance(error, DiscreetError | OSError):
-                said = f"{error}{self._flags(ctx, str(error))}"
+                said = in_options(str(error), self._running(ctx))
             else:
                 said = f"unexpected error ({type(error).__name__}: {error}); `discreet --debug ...` shows where"
             typer.echo(f"discreet: {said}", err=True)
             raise typer.Exit(2 if isinstance(error, Misuse) else 1) from None
 
-    def _flags(self, ctx: Any, message: str) -> str:
-        """The options for the arguments that a message names."""
-        command = self.get_command(ctx, ctx.invoked_subcommand or "")
-        options = {param.name: max(param.opts, key=len) for param in getattr(command, "params", ())}
-        named = [
-            option
-            for name, option in options.items()
-            if name and option.startswith("--") and re.search(rf"\b{name}{'' if '_' in name else '='}", message)
-        ]
-        return f" (here: {', '.join(named)})" if named else ""
+    def _running(self, ctx: Any) -> Any:
+        """The command that was typed, which may be one of a group's."""
+        found: Any = self
+        for word in ctx.meta[TYPED]:
+            found = getattr(found, "commands", {}).get(word, found)
+        return found
+
+
+def in_options(message: str, command: Any) -> str:
+    """A message of the library, in the words of the command line: --on-invalid drop, not on_invalid='drop'."""
+    for param in sorted(command.params, key=lambda param: -len(param.name or "")):
+        name = param.name
+        option = argument_name(param) if param.param_type_name == "argument" else max(param.opts, key=len)
+        own = rf"(?<![\w.-]){name}"
+        for given in re.findall(rf"{own}=\(([^()]*)\)", message):
+            message = message.replace(f"{name}=({given})", f"{option} {given.replace(',', '')}")
+        for given in re.findall(rf"{own}='([^']*)'", message):
+            message = message.replace(f"{name}='{given}'", f"{option} {shlex.quote(given)}")
+        message = re.sub(rf"{own}=(?=None\b)", f"{option} ", message)
+        message = re.sub(rf"{own}=", option, message)
+        message = re.sub(rf"^{name}(?=:| must| is needed)", option, message)
+        if name and "_" in name:
+            message = re.sub(rf"{own}\b", option, message)
+    message = re.sub(r"\bpass (?=--)", "give ", message).replace(" None", " none")
+    return re.sub(r"^\S+: (?=(line|row) \d)", "", message)  # which row it is says more than which column
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -98,25 +169,28 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
     def register(function: Callable[..., None]) -> Callable[..., None]:
         groups: dict[str, Any] = {}
         options: list[tuple[str, Any, Any]] = []
-        for given, kind in get_type_hints(function, include_extras=True).items():
-            if is_dataclass(kind):
-                groups[given] = kind
-                inner = get_type_hints(kind, include_extras=True)
-                options += [(field.name, field.default, inner[field.name]) for field in fields(kind)]
+        for given, group in get_type_hints(function, include_extras=True).items():
+            if is_dataclass(group):
+                groups[given] = group
+                inner = get_type_hints(group, include_extras=True)
+                for field in fields(group):
+                    for option in inner[field.name].__metadata__:
+                        option.rich_help_panel = cast("Any", group).HEADING
+                    options.append((field.name, field.default, inner[field.name]))
             elif given != "return":
-                options.append((given, inspect.signature(function).parameters[given].default, kind))
+                options.append((given, inspect.signature(function).parameters[given].default, group))
         options += [("config_file", None, Config), ("as_json", False, Json)]
 
         def called(**values: Any) -> None:
             del values["config_file"]
             _json.set(values.pop("as_json"))
-            for group, kind in groups.items():
-                values[group] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            for given, group in groups.items():
+                values[given] = group(**{field.name: values.pop(field.name) for field in fields(group)})
             function(**values)
 
         called.__name__, called.__doc__ = function.__name__, function.__doc__
         keyword = inspect.Parameter.KEYWORD_ONLY
-        parameters = [inspect.Parameter(key, keyword, default=value, annotation=kind) for key, value, kind in options]
+        parameters = [inspect.Parameter(key, keyword, default=value, annotation=hint) for key, value, hint in options]
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {}
         app.command(name, cls=Command)(called)

@@ -6,13 +6,18 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from discreet.cli.common import command, completing, grid, show
+from discreet.cli.common import Commands, command, completing, grid, show
 from discreet.errors import DataError
 
 SEED = 0  # the same files for everyone
 
 complete_names = completing("discreet.data.datasets", "CATALOG")
-app = typer.Typer(help="List, fetch and describe the data sets of the papers; make one up.", no_args_is_help=True)
+app = typer.Typer(
+    cls=Commands,
+    rich_markup_mode=None,
+    help="List, fetch and describe the data sets of the papers; make one up.",
+    no_args_is_help=True,
+)
 
 
 @command(app, "list")

@@ -5,7 +5,7 @@ import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, Option
 
@@ -23,6 +23,8 @@ SWITCH = 0.001  # seconds that a thread computes while the one that talks to cli
 @dataclass(frozen=True)
 class Page:
     """Options of the page, for both commands."""
+
+    HEADING: ClassVar = "The page"
 
     precision: Annotated[
         Literal["float32", "float16", "int8"],

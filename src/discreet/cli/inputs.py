@@ -9,23 +9,24 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from typer import Argument, Option
 
 from discreet.cli.common import Misuse, by_commas, completing
-from discreet.errors import DataError, NotPublic, PrivacyError, UnknownItem
+from discreet.errors import DataError, DiscreetError, NotPublic, PrivacyError, UnknownItem
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from discreet.data import Interactions
+    from discreet.data import Catalogue, Interactions
     from discreet.data.catalogue import Ids
     from discreet.models.base import Model
     from discreet.privacy import Ledger
 
 BEST = "Recommender"  # chooses a model for the data, so it is the default
 PRIVATE = ("epsilon", "delta")
+OPTIONS = (*PRIVATE, "features")  # parameters that are options of their own
 TEXT = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
 SPELLED = {"none": None, "null": None, "true": True, "false": False}
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
@@ -39,10 +40,14 @@ Source = Annotated[str, Argument(help="A file or glob (csv, tsv, parquet, json),
 class Columns:
     """Where the rows of a table are, and which column is which."""
 
+    HEADING: ClassVar = "The table"
+
     user: Annotated[str | None, Option(help="The column of users; by default guessed from its name.")] = None
     item: Annotated[str | None, Option(help="The column of items; by default guessed from its name.")] = None
-    value: Annotated[str | None, Option(help="The column of ratings; by default guessed from its name.")] = None
-    time: Annotated[str | None, Option(help="The column of times; by default guessed from its name.")] = None
+    value: Annotated[str | None, Option(help="The column of ratings; by default guessed from its name; or none.")] = (
+        None
+    )
+    time: Annotated[str | None, Option(help="The column of times, or none; by default guessed from its name.")] = None
     connection: Annotated[str | None, Option(help="The URL of the database for a SELECT.")] = None
 
 
@@ -93,6 +98,7 @@ class Table(Columns):
             ratings = datasets.load(source)
         else:
             given |= {"items": observed_items_are_public} if self.observed_items_are_public else {}
+            given |= {name: None for name in ("value", "time") if given.get(name) == "none"}
             ratings = read(source, **given)
         if self.implicit:
             if self.threshold is not None and ratings.implicit:
@@ -148,6 +154,15 @@ def _require_public(ratings: "Interactions", chooses: bool) -> None:
         raise NotPublic(f"a private model must not learn public inputs from the table: give {'; and '.join(missing)}")
 
 
+def titled(catalogue: "Catalogue", column: str) -> "Catalogue":
+    """A catalog with a column as its titles."""
+    if column not in catalogue.names:
+        raise Misuse(
+            f"--title-column: there is no {column!r}; the catalog has {', '.join(catalogue.names) or 'only ids'}"
+        )
+    return catalogue.titled(column)
+
+
 # -- models and their budget
 
 
@@ -162,6 +177,10 @@ ModelName = Annotated[
 Settings = Annotated[
     list[str] | None, Option("--set", help="A parameter of the model, such as rank=64; may be repeated.")
 ]
+Features = Annotated[
+    str | None, Option(help="Columns of the catalog that describe items, such as genres,year; see --items.")
+]
+TitleColumn = Annotated[str | None, Option(help="The column of the catalog that names items; by default guessed.")]
 Delta = Annotated[float | None, Option(help="The delta of the guarantee: well below 1 / the number of users.")]
 SavedModel = Annotated[Path, Argument(help="The folder of a saved model.")]
 
@@ -169,6 +188,8 @@ SavedModel = Annotated[Path, Argument(help="The folder of a saved model.")]
 @dataclass(frozen=True)
 class Budget:
     """What a private model may spend, and from which ledger."""
+
+    HEADING: ClassVar = "The budget"
 
     epsilon: Annotated[float | None, Option(help="What a private model may spend.")] = None
     delta: Delta = None
@@ -211,7 +232,7 @@ def find(name: str | None) -> type["Model"]:
     if asked == BEST.lower():
         from discreet.models.recommender import Recommender
 
-        return Recommender
+        return cast("type[Model]", Recommender)  # once fitted, it does what a model does
     known = {name.lower(): name for name in registry.MODELS}
     if asked not in known:
         names = ", ".join(registry.MODELS)
@@ -247,8 +268,25 @@ def make(model: type["Model"], settings: Sequence[str], epsilon: float | None, d
         flags = (f"--{name}" if name in PRIVATE else f"--set {name}=…" for name in missing)
         raise Misuse(f"{model.__name__} has no default for {' and '.join(missing)}; give {' and '.join(flags)}")
     made = model(**values)
-    made._check_parameters()
+    try:
+        made._check_parameters()
+    except DiscreetError as error:
+        set_here = re.match(r"\w+", str(error))
+        own = set_here is not None and takes(model, set_here[0]) and set_here[0] not in OPTIONS
+        raise Misuse(f"--set {error}" if own else str(error)) from None
     return made
+
+
+def featured(model: type["Model"], settings: Sequence[str], features: str | None) -> list[str]:
+    """The settings of a model, with its features."""
+    if features is None:
+        return list(settings)
+    if not takes(model, "features"):
+        from discreet.models import MODELS
+
+        others = ", ".join(name for name in MODELS if takes(find(name), "features"))
+        raise Misuse(f"--features: {model.__name__} takes none; these models do: {BEST}, {others}")
+    return [*settings, f"features={features}"]
 
 
 def _require(model: type["Model"], name: str) -> None:

@@ -1,14 +1,24 @@
 """`discreet ledger`: begin, read and check a privacy ledger."""
 
-from typing import Annotated
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from discreet.cli.common import command, is_json, show, show_json
+from discreet.cli.common import Commands, command, grid, is_json, show, show_json
 from discreet.cli.inputs import ledger_url, opened
+from discreet.validation import round_up
 
-app = typer.Typer(help="Begin, read and check a privacy ledger.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from discreet.privacy import Ledger
+    from discreet.privacy.store import Entry
+
+app = typer.Typer(
+    cls=Commands, rich_markup_mode=None, help="Begin, read and check a privacy ledger.", no_args_is_help=True
+)
+
+NUMBERS = ("epsilon", "total")  # of a fit
 
 Where = Annotated[str, Argument(help="A file (ledger.db), or sqlite:///… or postgresql://…")]
 Name = Annotated[str, Option(help="Which ledger of the database.")]
@@ -39,22 +49,66 @@ def create(
 
 
 @command(app, "show")
-def show_(where: Where, name: Name = "default") -> None:
-    """Show what was spent, on what, and what is left.
+def show_(
+    where: Where,
+    name: Name = "default",
+    releases: Annotated[bool, Option("--releases", help="List every release, not only fits.")] = False,
+) -> None:
+    """Show what was spent, when and on what, and what is left.
 
     Example: discreet ledger show ledger.db
     """
     ledger = opened(where, name)
     spent, left = ledger.spent, ledger.remaining
+    fits = _fits(ledger)
     data = {
         "epsilon": ledger.epsilon,
         "delta": ledger.delta,
+        "fits": fits,
         "spent": spent.to_json(),
         "remaining": None if left is None else left.to_json(),
         "events": [{"seq": event.seq, "kind": event.kind, **event.body} for event in ledger.events],
         "open_reservations": ledger.open_reservations(),
     }
-    show(data, str(ledger), "", str(spent))
+    rows = (
+        [
+            fit["time"][:16].replace("T", " "),
+            fit["released"],
+            fit["state"],
+            *map(round_up, (fit["epsilon"], fit["total"])),
+        ]
+        for fit in fits
+    )
+    table = grid(("begun (UTC)", "released", "state", *NUMBERS), rows)
+    total = str(ledger).rpartition("\n\n")[2]
+    shown = [str(ledger)] if releases else [*([table, ""] if fits else []), total]
+    show(data, *shown, "", str(spent))
+
+
+def _fits(ledger: "Ledger") -> list[dict[str, Any]]:
+    """What was paid for together: when, what it has released, its epsilon by itself, and the total after it."""
+    from discreet.privacy import Cost
+
+    groups: dict[str, list[Entry]] = {}
+    for entry in ledger.entries:
+        if entry.kind in ("reserve", "release", "charge", "close"):
+            groups.setdefault(entry.body.get("reservation", f"entry {entry.seq}"), []).append(entry)
+    waiting, found, total = ledger.open_reservations(), [], Cost()
+    for name, entries in groups.items():
+        made = [entry for entry in entries if entry.kind in ("release", "charge")]
+        # A reservation is charged its whole plan, less what closing it returns; other releases by themselves.
+        charged = [entry for entry in entries if entry.kind == "reserve"] or made
+        cost = sum((entry.cost for entry in charged), Cost())
+        for entry in entries:
+            cost = cost + entry.cost * -1 if entry.kind == "close" else cost
+        total += cost
+        labels = Counter(entry.label for entry in made)
+        named = ", ".join(f"{label} x{n}" if n > 1 else label for label, n in labels.items())
+        alone, after = ledger.guarantee(cost, ()).epsilon, ledger.guarantee(total, ()).epsilon
+        state = "open" if name in waiting else "done"
+        about = {"time": entries[0].body["time"], "released": named or "nothing", "state": state}
+        found.append({"id": name, **about, "epsilon": alone, "total": after})
+    return found
 
 
 @command(app)

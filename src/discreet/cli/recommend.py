@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Option
+from typer import Argument, Option
 
 from discreet.cli import inputs
 from discreet.cli.common import Misuse, grid, is_json, require_file, show, warnings_shown
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
-    from discreet.data import Interactions
+    from discreet.data import Catalogue, Interactions
     from discreet.models.base import Model
     from discreet.recommend import Recommendations
     from discreet.recommend.results import BatchRecommendations
@@ -33,16 +33,15 @@ def recommend(
     on_unknown: Annotated[Literal["raise", "warn", "ignore"], Option(help="What to do with unknown items.")] = "raise",
     explain: Annotated[bool, Option("--explain", help="Show which items of the history matter most.")] = False,
     out: Annotated[Path | None, Option("--out", "-o", help="With --users: a .parquet or .csv file for all.")] = None,
+    title_column: inputs.TitleColumn = None,
     columns: inputs.Columns,
 ) -> None:
     """Recommend items to one person or to many, or list similar items.
 
     Example: discreet recommend model --history "1=5,2=4"
     """
-    from discreet.models.storage import load
-
     _require_one(history, users, similar, explain, out)
-    loaded = load(model)
+    loaded = _loaded(model, title_column)
     if similar is not None:
         found = loaded.similar_items(inputs.as_ids(loaded, [similar], "similar")[0], n)
         show({"similar_to": similar, **_listed(found)}, *_table(found))
@@ -59,6 +58,50 @@ def recommend(
             assert users is not None
             table = inputs.Table(**vars(columns)).read(users)
             _to_many(loaded, inputs.for_model(loaded, table, "users"), options, out)
+
+
+def items(
+    model: inputs.SavedModel,
+    search: Annotated[str | None, Argument(help="Words of a title; all of them must occur. Without it: all.")] = None,
+    n: Annotated[int, Option("-n", "--n", help="How many to show.", min=1)] = 20,
+    title_column: inputs.TitleColumn = None,
+) -> None:
+    """Find items of a model by their titles: their ids are what --history, --allow and --similar take.
+
+    Example: discreet items model "film 12"
+    """
+    catalogue = _loaded(model, title_column).catalogue_
+    numbers = catalogue.search(search or "")
+    found = catalogue.take(numbers[:n])
+    rows = [{"item": item, **about} for item, about in zip(found.ids, _about(found), strict=True)]
+    table: list[Any] = [grid(list(rows[0]), ([_cell(cell) for cell in row.values()] for row in rows))] if rows else []
+    more = f"{len(numbers) - len(rows):,} more; -n shows them." if len(numbers) > len(rows) else ""
+    show(
+        {"total": len(numbers), "items": rows}, *table, *([more] if more or rows else ["No title has all these words."])
+    )
+
+
+def _about(catalogue: "Catalogue") -> list[dict[str, Any]]:
+    """The columns of each item, the title first."""
+    title = catalogue.title_column
+    about = catalogue.columns.select([*([title] if title else []), *(n for n in catalogue.names if n != title)])
+    rows: list[dict[str, Any]] = about.to_pylist() if about.num_columns else [{} for _ in range(len(catalogue))]
+    return rows
+
+
+def _cell(value: Any) -> str:
+    from discreet.recommend.results import brief
+
+    return brief(", ".join(map(str, value)) if isinstance(value, list) else value, 40)
+
+
+def _loaded(folder: Path, title_column: str | None) -> "Model":
+    from discreet.models.storage import load
+
+    model = load(folder)
+    if title_column is not None:
+        model.catalogue_ = inputs.titled(model.catalogue_, title_column)
+    return model
 
 
 def _require_one(history: str | None, users: str | None, similar: str | None, explain: bool, out: Path | None) -> None:

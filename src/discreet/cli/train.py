@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from discreet.cli.common import (
     require_file,
     require_folder,
     show,
+    spending_reported,
     typed,
     warnings_shown,
 )
@@ -39,6 +41,11 @@ def train(
     *,
     model: inputs.ModelName = None,
     settings: inputs.Settings = None,
+    features: inputs.Features = None,
+    title_column: inputs.TitleColumn = None,
+    continued: Annotated[
+        Path | None, Option("--continue", help="A saved model to start from, at the price of one more fit.")
+    ] = None,
     table: inputs.TrainingTable,
     budget: inputs.Budget,
     statement: Annotated[list[Path] | None, Option(help="Where to write the statement: .html, .md or .json.")] = None,
@@ -53,16 +60,27 @@ def train(
     run the same command with --resume to finish it.
     """
     from discreet.models import unfinished
+    from discreet.models.features import require_columns
 
-    cls = inputs.find(model)
-    made = inputs.make(cls, merged(ctx, "settings", settings), budget.epsilon, budget.delta)
-    ledger = budget.open(cls)
     files = statement or []
-    require_writable(out, files)
     fit = out / UNFINISHED
+    if continued is not None:
+        if model or features or settings or resume or discard:
+            raise Misuse("--continue: the model keeps its parameters; leave out --model, --features, --set, --resume")
+        require_writable(out, files)
+        _require_clear(ctx, fit, resume, discard)
+        _continue(continued, source, table, budget, title_column, out, files)
+        return
+    cls = inputs.find(model)
+    made = inputs.make(
+        cls, inputs.featured(cls, merged(ctx, "settings", settings), features), budget.epsilon, budget.delta
+    )
+    ledger = budget.open(cls)
+    require_writable(out, files)
     _require_clear(ctx, fit, resume, discard)
-    ratings = table.read(source, private=inputs.is_private(cls), chooses=inputs.is_private(cls))
+    ratings = _titled(table.read(source, private=inputs.is_private(cls), chooses=inputs.is_private(cls)), title_column)
     made = inputs.chosen(made, ratings)
+    require_columns(ratings.catalogue, getattr(made, "features", None) or ())
     if resume and made._not_resumable():
         raise Misuse(f"--resume: the fit in {str(out)!r} is of another model; give the same options as when it began")
     if discard:
@@ -77,11 +95,43 @@ def train(
     with _interruption_reported(ctx, made, n_items, fit), warnings_shown():
         made.fit(ratings, ledger=ledger, **checkpoint)
         made.save(out)
-    stated = made.statement()
-    for file in files:
-        text = {".html": stated.html, ".md": stated.__str__, ".json": stated.json}[file.suffix.lower()]()
-        file.write_text(text, encoding="utf-8")
     _show_result(made, costs, out, files)
+
+
+def _titled(ratings: "Interactions", column: str | None) -> "Interactions":
+    return ratings if column is None else replace(ratings, catalogue=inputs.titled(ratings.catalogue, column))
+
+
+def _continue(
+    folder: Path,
+    source: str,
+    table: inputs.TrainingTable,
+    budget: inputs.Budget,
+    title_column: str | None,
+    out: Path,
+    files: list[Path],
+) -> None:
+    """Fit a saved model once more, to all ratings so far: what it has released before still counts."""
+    from discreet.models.storage import load
+    from discreet.privacy.statement import paid
+
+    model: Any = load(folder)
+    if not hasattr(model, "fit_more"):
+        raise Misuse(f"--continue: a {type(model).__name__} cannot be continued, only DPALS can; train a new model")
+    if budget.delta not in (None, model.delta):
+        raise Misuse(f"--delta: the model has delta {model.delta:g}, and keeps it; leave out --delta")
+    ledger = budget.open(type(model))
+    if ledger is None and paid(model.statement().certificate):
+        raise Misuse("--ledger: a ledger paid for the model, and has to pay for its continuation; name it")
+    ratings = _titled(table.read(source, private=True), title_column)
+    plan = model.plan_more(ratings.n_items, epsilon=budget.epsilon)
+    paying = ledger or model._more(budget.epsilon, None)._own_ledger()
+    costs = str(paying.preview(plan))
+    show(None, _intention(model, ratings, source), "", costs)
+    with spending_reported(ledger), warnings_shown():
+        model.fit_more(ratings, ledger, epsilon=budget.epsilon)
+        model.save(out)
+    _show_result(model, costs, out, files)
 
 
 def _preview(model: Any, ratings: "Interactions", n_items: int | str, ledger: "Ledger | None") -> "Preview":
@@ -162,8 +212,13 @@ def _intention(model: "Model", ratings: "Interactions", source: str) -> Any:
 
 
 def _show_result(model: "Model", costs: str, out: Path, files: list[Path]) -> None:
+    """Write the statements, and say what was learned and promised."""
     from discreet.privacy.statement import paid
 
+    stated = model.statement()
+    for file in files:
+        text = {".html": stated.html, ".md": stated.__str__, ".json": stated.json}[file.suffix.lower()]()
+        file.write_text(text, encoding="utf-8")
     guarantee, certificate = model.guarantee_, model.statement().certificate
     known = model.item_knowledge("pyarrow")["known"].to_pylist() if hasattr(model, "item_knowledge") else None
     items = None if known is None else {"all": len(known), "known too little": len(known) - sum(known)}

@@ -42,7 +42,7 @@ def tune(
     The default parameters of a model cost nothing: try them first.
     """
     cls = inputs.find(model)
-    made = inputs.make(cls, merged(ctx, "settings", settings), budget.epsilon, budget.delta)
+    made: Any = inputs.make(cls, merged(ctx, "settings", settings), budget.epsilon, budget.delta)
     if not inputs.is_private(cls):
         raise Misuse(f"{cls.__name__} is not private: there is nothing to pay for; try its parameters with evaluate")
     tried = merged(ctx, "space", space)

@@ -14,6 +14,7 @@ import enum
 import hashlib
 import math
 import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -424,7 +425,10 @@ class Catalogue:
             return cls(items)
         from discreet.data.readers import read_items  # imports this module
 
-        ids, columns = read_items(items, item, connection)
+        try:
+            ids, columns = read_items(items, item, connection)
+        except DataError as error:  # a file or SELECT is opened as that of any table, but this argument named it
+            raise DataError(re.sub("^source: ", "items: ", str(error))) from None
         return cls(ids, columns)
 
     def __len__(self) -> int:
@@ -464,6 +468,20 @@ class Catalogue:
         texts = [name for name in self.names if types.is_large_string(self.columns[name].type)]
         telling = [name for name in texts if pc.count_distinct(self.columns[name]).as_py() > 0.9 * len(self)]
         return next(iter(usual + telling), None)
+
+    def titled(self, name: str) -> Catalogue:
+        """The same catalog with a column as `title`; if there is another title, it becomes `other title`."""
+        self.column(name)  # raises if there is none
+        columns = {"other title" if n == "title" != name else n: self.columns[n] for n in self.names if n != name}
+        texts = pa.table({"title": self.columns[name].cast(pa.large_string()), **columns})
+        return Catalogue(self.ids, texts, origin=self.origin, selection=self.selection)
+
+    def search(self, text: str) -> list[int]:
+        """The numbers of the items whose title, or id if there is none, contains every word of a text."""
+        titles = self.ids if self.title_column is None else self.columns[self.title_column].to_pylist()
+        words = text.casefold().split()
+        found = (str(item if title is None else title).casefold() for item, title in zip(self.ids, titles, strict=True))
+        return [number for number, title in enumerate(found) if all(word in title for word in words)]
 
     def column(self, name: str) -> list[Any]:
         """One column, in the order of the items."""

@@ -25,7 +25,19 @@ from discreet.data.assembly import Assembler, Rows, in_memory
 from discreet.data.catalogue import OBSERVED, PRIVATE, Catalogue, Ids, numpy_of, observed_items_are_public, plain, typed
 from discreet.data.interactions import Allocate, Interactions, Report, check_range, inner_range
 from discreet.data.progress import Bar
-from discreet.data.sources import CERTAIN, GUESS, Columns, Guess, Table, Wanted, choose, found_files, guess, shown
+from discreet.data.sources import (
+    CERTAIN,
+    GUESS,
+    Columns,
+    Guess,
+    RefusedRow,
+    Table,
+    Wanted,
+    choose,
+    found_files,
+    guess,
+    shown,
+)
 from discreet.data.sql import SELECT
 from discreet.data.texts import Mask
 from discreet.errors import DataError
@@ -42,6 +54,7 @@ POLICIES = {
     "on_invalid": ("raise", "drop", "clip"),
     "on_unknown": ("raise", "drop"),
 }
+FEW = 5  # rows that an error names
 MOST = float(np.finfo(np.float32).max)
 NO_HEADER = (
     ". (JSON lines have no header to guess from: by default the keys are user, item and rating; name others with "
@@ -235,12 +248,15 @@ def _interactions(
     cleaner, assembler = Cleaner(recipe, hint), Assembler(allocate, is_text=table.is_text)
     wanted = recipe.columns.wanted(lenient=recipe.on_invalid != "raise")
     # If a row is refused, the stream is closed before the connection: a thread may be fetching the next batch.
-    with Bar(f"reading {table.what}", table.rows) as bar, closing(table.stream(wanted)) as batches:
-        for batch in batches:
-            cells = cleaner(batch)
-            if len(cells[0]):
-                assembler.add(*cells)
-            bar.advance(batch.num_rows)
+    try:
+        with Bar(f"reading {table.what}", table.rows) as bar, closing(table.stream(wanted)) as batches:
+            for batch in batches:
+                cells = cleaner(batch)
+                if len(cells[0]):
+                    assembler.add(*cells)
+                bar.advance(batch.num_rows)
+    except RefusedRow as error:
+        raise DataError(_all_refused(error, table, recipe)) from None
     rows = assembler.finish(recipe.items, recipe.on_duplicate, is_query=table.is_query)
     origin = PRIVATE if _is_private(items) else None if items is None else OBSERVED
     observed = Catalogue(rows.items, origin=origin)
@@ -248,6 +264,31 @@ def _interactions(
     counts = replace(cleaner.counts, kept=len(rows.indices))
     recipe.require(counts, table.what, hint, f", for instance {rows.example!r}")
     return replace(ratings, report=counts.report(table.what, recipe.columns, table.library))
+
+
+def _all_refused(first: RefusedRow, table: Table, recipe: Recipe) -> str:
+    """A message about a row of a file, for the file's owner: where the row stands, and how many others there are."""
+    if table.places is None:
+        return str(first)
+    cleaner = Cleaner(replace(recipe, on_invalid="drop"))
+    rows: list[int] = []
+    with closing(table.stream(recipe.columns.wanted(lenient=True))) as batches:
+        for batch in batches:
+            before = cleaner.counts.rows
+            cleaner(batch)
+            rows += (before + np.flatnonzero(cleaner.bad))[: FEW - len(rows)].tolist()
+    unit, said = "line" if table.is_text else "row", str(first)
+    if first.row is not None:
+        number, path = table.places([first.row])[0]
+        said = said.replace(f"row {first.row + 1}", f"{unit} {number} of {path!r}", 1)
+    if cleaner.counts.dropped < 2:
+        return said
+    listed: dict[str, list[str]] = {}
+    for number, path in table.places(rows):
+        listed.setdefault(path, []).append(f"{number:,}")
+    named = "; ".join(f"{unit} {', '.join(numbers)} of {path!r}" for path, numbers in listed.items())
+    begin = "they begin with" if cleaner.counts.dropped > len(rows) else "they are"
+    return f"{said}. In all, {cleaner.counts.dropped:,} rows cannot be used; {begin} {named}"
 
 
 @dataclass
@@ -345,6 +386,7 @@ class Cleaner:
     hint: str = ""  # a possible reason why cells are missing
     counts: Counts = field(default_factory=Counts)
     time_type: Any = None
+    bad: Any = None  # which rows of the last batch are left out
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Any, Any]:
         """Return the users, items, values and times of the rows that are kept."""
@@ -358,14 +400,16 @@ class Cleaner:
         bad = np.zeros(len(users), dtype=bool)
         for role, mask in missing.items():
             if self.recipe.on_invalid == "raise" and mask.any():
-                raise DataError(
-                    f"{role}: it is missing in row {self._first(mask)[1]}; pass on_invalid='drop' to leave such rows "
-                    f"out{self.hint}"
+                row = self._first(mask)[1]
+                raise RefusedRow(
+                    f"{role}: it is missing in row {row}; pass on_invalid='drop' to leave such rows out{self.hint}",
+                    row - 1,
                 )
             bad |= mask
         if values is not None:
             values, unusable = self._settle(values, users, items)
             bad |= unusable
+        self.bad = bad
         self.counts.rows += len(users)
         self.counts.dropped += int(bad.sum())
         if bad.any():
@@ -388,12 +432,13 @@ class Cleaner:
         missing, outside = np.isnan(values), (values < bounds[0]) | (values > bounds[1])
         if policy == "raise" and (missing | outside).any():
             at, row = self._first(missing | outside)
-            why = "not finite" if declared is None else f"outside value_range={declared}"
+            why = "not finite" if declared is None else f"outside value_range=({declared[0]:g}, {declared[1]:g})"
             wrong = "missing" if missing[at] else f"{values[at]:g}, which is {why}"
-            raise DataError(
+            raise RefusedRow(
                 f"value: row {row} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is {wrong}. Correct it, or "
                 "pass on_invalid='drop' to leave such rows out or 'clip' to move them into "
-                f"value_range{self.hint}"
+                f"value_range{self.hint}",
+                row - 1,
             )
         unusable = missing | outside if policy == "drop" else missing
         self.counts.clipped += int(outside.sum()) if policy == "clip" else 0
@@ -415,7 +460,7 @@ class Cleaner:
                 advice = "; correct it, name another column with value=, or pass on_invalid='drop' to leave it out"
                 if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
                     advice = f" because it has a decimal comma; read it with a SELECT, {BY_SELECT}"
-                raise DataError(f"value: row {row} holds {cell!r}, which is not a number{advice}")
+                raise RefusedRow(f"value: row {row} holds {cell!r}, which is not a number{advice}", row - 1)
             return parsed
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise DataError(f"value: numbers are needed, but the column holds {kind}")
@@ -458,10 +503,11 @@ class Cleaner:
         if wrong is not None and self.recipe.on_invalid == "raise":
             at, row = self._first(wrong)
             expected = self.recipe.time_format or "a number or ISO 8601 such as 2020-12-31T23:59:59"
-            raise DataError(
+            raise RefusedRow(
                 f"time: row {row} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, say how times "
                 "are written with time_format= (for instance '%d/%m/%Y'), pass on_invalid='drop' to leave such rows "
-                "out, or time=None to ignore times"
+                "out, or time=None to ignore times",
+                row - 1,
             )
         return found, np.isnan(found)
 

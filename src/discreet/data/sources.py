@@ -150,6 +150,15 @@ class Table:
     is_query: bool = False  # the order of the rows means nothing
     library: str | None = None  # the data frame library of the source, if it is one
     close: Callable[[], None] = lambda: None
+    places: Callable[[Sequence[int]], list[tuple[int, str]]] | None = None  # of files: numbers of rows within them
+
+
+class RefusedRow(DataError):
+    """A row that cannot be used, by its number from 0, or None if the message says where it stands."""
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 def sliced(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
@@ -270,8 +279,17 @@ def from_parquet(paths: list[str]) -> Table:
                 for batch in files[path].iter_batches(BATCH, columns=names):
                     yield batch.select(names)
 
-    rows = sum(file.metadata.num_rows for file in files.values())
-    return Table(shown(paths), schemas[first].names, lambda wanted: prefetched(stream(wanted.names)), rows)
+    ends = np.cumsum([file.metadata.num_rows for file in files.values()])
+
+    def places(asked: Sequence[int]) -> list[tuple[int, str]]:
+        within = np.searchsorted(ends, asked, side="right")
+        starts = np.concatenate([[0], ends])
+        return [(int(row - starts[at]) + 1, paths[at]) for row, at in zip(asked, within, strict=True)]
+
+    names = schemas[first].names
+    return Table(
+        shown(paths), names, lambda wanted: prefetched(stream(wanted.names)), rows=int(ends[-1]), places=places
+    )
 
 
 # Objects in memory

@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from discreet.data.catalogue import is_utf8, numpy_of
-from discreet.data.sources import Table, Wanted, prefetched, require_names, shown, sliced
+from discreet.data.sources import RefusedRow, Table, Wanted, prefetched, require_names, shown, sliced
 from discreet.errors import DataError
 from discreet.typing import Floats
 
@@ -274,7 +275,7 @@ def text_files(paths: list[str], kind: str, separator: str | None = None) -> Tab
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         return prefetched(sliced(_batches(paths, readers, wanted)))
 
-    return Table(shown(paths), readers[0].names, stream, is_text=True)
+    return Table(shown(paths), readers[0].names, stream, is_text=True, places=partial(_places, paths, readers))
 
 
 def checked_separator(given: str | None, kind: str) -> str | None:
@@ -309,11 +310,29 @@ def _batches(paths: list[str], readers: Sequence[Csv | Json], wanted: Wanted) ->
                     text = fault[1].decode(errors="replace")
                     text = text if len(text) <= 80 else text[:77] + "..."
                     why = reader.fault(fault[1])
-                    raise DataError(f"source: line {line + fault[0]} of {path!r}, {text!r}, {why}")
+                    raise RefusedRow(f"source: line {line + fault[0]} of {path!r}, {text!r}, {why}")
                 if isinstance(reader, Json) and not wanted.lenient:
                     reader.require_one_kind(wanted.ids)
                 yield as_missing(batch, wanted)
                 line += block.count(b"\n")
+
+
+def _places(paths: list[str], readers: Sequence[Csv | Json], rows: Sequence[int]) -> list[tuple[int, str]]:
+    """The lines of rows, numbered as in an editor: with the header and empty lines."""
+    row = 0
+    found: list[tuple[int, str]] = []
+    for path, reader in zip(paths, readers, strict=True):
+        headers = (reader.header, MARK + reader.header) if isinstance(reader, Csv) else ()
+        with opened(path) as file:
+            for number, line in enumerate(file, 1):
+                if len(found) == len(rows):
+                    return found
+                text = line.removesuffix(b"\n").removesuffix(b"\r")
+                if text not in headers and (text if headers else text.strip()):
+                    if row == rows[len(found)]:
+                        found.append((number, path))
+                    row += 1
+    return found
 
 
 def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
