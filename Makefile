@@ -62,7 +62,7 @@ unit: $(VENV)/.dev  ## the tests alone
 FLOORS := .venv-floors
 EXTRAS := plot spark serve postgres ann tune excel
 comma  := ,
-TOOLS  := pytest pytest-xdist hypothesis mpmath prv-accountant pandas polars zstandard xlwt httpx2
+TOOLS  := pytest pytest-xdist hypothesis mpmath prv-accountant pandas polars zstandard xlwt httpx2 pyyaml
 FLOOR_TESTS := tests/privacy tests/data tests/models/test_conformance.py \
     tests/models/als/test_model.py tests/models/test_storage.py tests/cli/test_every_command.py tests/cli/test_train.py \
     tests/cli/test_evaluate.py tests/recommend tests/evaluate/test_curves.py tests/tune/test_no_budget.py tests/kernels

@@ -4,12 +4,12 @@ import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from typer.main import get_command
 
 from discreet.cli import app
+from discreet.cli.common import argument_name, kind
 
 HEAD = """# The command, option by option
 
@@ -27,7 +27,6 @@ ratings.parquet and movies.csv, `discreet train` makes the model, and `discreet 
 | 1 | it failed, for the reason on standard error; for `discreet audit`: more was found than the guarantee allows |
 | 2 | an option is wrong, or the options do not go together |
 """
-WORDS = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 SHARED = ("--json", "--config", "--help")
 
 
@@ -50,12 +49,14 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 def _section(name: str, command: Any) -> str:
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     options = [param for param in command.params if param.param_type_name == "option" and not _shared(param)]
-    places = "".join(f" {_word(param)}" if param.required else f" [{_word(param)}]" for param in arguments)
-    kinds = {name: _kind(given.annotation) for name, given in inspect.signature(command.callback).parameters.items()}
+    places = "".join(
+        f" {argument_name(param)}" if param.required else f" [{argument_name(param)}]" for param in arguments
+    )
+    kinds = {name: kind(given.annotation) for name, given in inspect.signature(command.callback).parameters.items()}
     required = "".join(f" {_flags(param)[0]} {kinds[param.name]}" for param in options if param.required)
     lines = [f"## {name}", "", " ".join(command.help.split()), "", "```console", f"$ {command.example}", "```", ""]
     lines += [f"`{name}{places}{required}{' [OPTIONS]' * bool(options)}`", ""]
-    lines += [f"- `{_word(param)}`: {_said(param)}" for param in arguments]
+    lines += [f"- `{argument_name(param)}`: {_said(param)}" for param in arguments]
     lines += [f"- `{', '.join(_flags(param))}`{_values(param, kinds[param.name])}: {_said(param)}" for param in options]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -64,22 +65,8 @@ def _shared(param: Any) -> bool:
     return any(flag in SHARED for flag in param.opts)
 
 
-def _word(param: Any) -> str:
-    return str(param.name).upper()
-
-
 def _flags(param: Any) -> list[str]:
     return sorted(param.opts, key=len, reverse=True)
-
-
-def _kind(given: Any) -> str:
-    """What a value looks like, by the type of the function's argument."""
-    inner = [_kind(part) for part in get_args(given) if part is not NoneType]
-    if get_origin(given) is Literal:
-        return "|".join(map(str, get_args(given)))
-    if get_origin(given) is tuple:
-        return " ".join(inner)
-    return inner[0] if inner else WORDS.get(given, "")
 
 
 def _values(param: Any, kind: str) -> str:

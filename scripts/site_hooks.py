@@ -3,16 +3,19 @@
 On a code host the same links work as they are: ../CONTRIBUTING.md in docs/, docs/promise.md at the root.
 """
 
+import html as entities
 import re
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 PLAIN = ("CITATION.cff", "LICENSE")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.S)
 NAMED = re.compile(r"\bdocs/([\w/-]+)\.md\b")
 
 
@@ -24,7 +27,12 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Let the pages that docstrings name, docs/proofs/dpals.md for instance, be links to them."""
+    """Show formulas; let the pages that docstrings name, docs/proofs/dpals.md for instance, be links to them."""
+
+    def formula(found: re.Match[str]) -> str:
+        return convert(entities.unescape(found[2]), display="block" if found[1] == "div" else "inline")
+
+    html = FORMULA.sub(formula, html)
     if not page.file.src_uri.startswith("reference/"):
         return html
     return NAMED.sub(r'<a href="../\1.html">\g<0></a>', html)

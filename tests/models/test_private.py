@@ -94,7 +94,7 @@ def ratings(explicit: bool) -> discreet.Interactions:
 
 
 @pytest.mark.parametrize(("model", "explicit", "doing"), MODELS)
-def test_a_fit_tells_its_releases_and_the_whole_of_its_budget(
+def test_a_fit_tells_each_of_its_releases(
     monkeypatch: pytest.MonkeyPatch, model: Model, explicit: bool, doing: str
 ) -> None:
     told: list[tuple[float, str]] = []
@@ -106,7 +106,7 @@ def test_a_fit_tells_its_releases_and_the_whole_of_its_budget(
     monkeypatch.setattr(private, "Bar", Recorder)
     plan: Any = model.fit(ratings(explicit)).plan(30)  # type: ignore[attr-defined]
     assert [name for _, name in told].count(doing) == plan[doing].count
-    assert sum(amount for amount, _ in told) == pytest.approx(100)
+    assert sum(amount for amount, _ in told) == sum(line.count for line in plan.lines)
 
 
 def test_it_is_seen_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,5 +116,22 @@ def test_it_is_seen_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(sys, "stderr", stream)
         discreet.DPALS(epsilon=1, delta=1e-6).fit(ratings(explicit=True))
         assert ("DPALS: item step" in stream.getvalue()) == seen
-        assert ("% of the budget" in stream.getvalue()) == seen
+        assert ("releases" in stream.getvalue()) == seen
         assert seen or not stream.getvalue()
+
+
+def test_a_callback_in_the_place_of_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    calls: list[tuple[Any, ...]] = []
+    model = discreet.DPALS(epsilon=1, delta=1e-6)
+    with discreet.on_progress(lambda *call: calls.append(call)):
+        model.fit(ratings(explicit=True))
+        with progress.quiet():
+            model.fit(ratings(explicit=True))
+    planned = sum(line.count for line in model.plan(30).lines)
+    assert [call[:3] for call in calls] == [("DPALS", done, planned) for done in range(1, planned + 1)]
+    assert calls[-1][3] == "item step"
+    assert not sys.stderr.getvalue()  # type: ignore[attr-defined]
+    discreet.DPALS(epsilon=1, delta=1e-6).fit(ratings(explicit=True))
+    assert len(calls) == planned

@@ -11,6 +11,7 @@ from discreet import Gaussian, Ledger, Statement
 from discreet.errors import PrivacyError
 from discreet.privacy import Cost, SystemNoise, ledger, statement
 from discreet.privacy.noise import L2Laplace, Stream
+from discreet.version import __version__
 from tests.privacy.ledgers import COUNTS, budget, plan_of
 
 
@@ -105,6 +106,6 @@ def test_packages_without_metadata_do_not_stop_a_statement(monkeypatch: pytest.M
         release(ledger)
         said = Statement.parse(ledger.statement().json()).certificate["versions"]
         assert said["numpy"] == said["dp-accounting"] == "unknown"
-        assert said["discreet"] == "0.1.0.dev0"
+        assert said["discreet"] == __version__
     finally:
         statement._versions.cache_clear()

@@ -61,7 +61,7 @@ def test_a_release_has_the_noise_that_the_plan_pays_for() -> None:
         for wrong in (np.zeros(2, np.int64), np.zeros(ITEMS)):
             with pytest.raises(PrivacyError, match="another shape or type"):
                 releaser.release("sums", case.statistic, AddsUpTo(wrong), lambda batch: entries(SOME))
-    assert told == [(pytest.approx(0.25), "sums")]
+    assert told == [(1, "sums")]
     assert [event.body["sensitivity"] for event in reservation._ledger.events] == [math.nextafter(1.4, 2)]
 
 
@@ -72,7 +72,7 @@ def test_a_sum_is_released_under_several_labels() -> None:
         with releasing(Plan.gaussian(mu, {"first": 0.9, "second": 0.1})) as reservation:
             releaser = Releaser(reservation, "add-remove", 1)
             noises = [releaser.noise(label, statistic) for label in labels]
-            found = releaser.release_repeatedly(labels, statistic, AllUsers(SOME), lambda batch: entries(SOME))
+            found = list(releaser.release_repeatedly(labels, statistic, AllUsers(SOME), lambda batch: entries(SOME)))
         assert [one.std for one in found] == [noise.std for noise in noises]
         assert [event.body["label"] for event in reservation._ledger.events] == list(labels)
         assert not np.array_equal(found[0].values, found[1].values)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from discreet.data.catalogue import Catalogue, Ids, catalogue_sha256, sha256_of
 from discreet.data.interactions import Interactions, is_spark
@@ -48,7 +47,44 @@ HERE = (*DERIVED, "_checkpoint")  # stays with this object until it learns again
 NOT_PRIVATE = "it was trained without noise, so whoever has it may learn what single people did"
 
 
-class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class Estimator:
+    """What scikit-learn's `clone` and searches ask of an estimator, without importing scikit-learn.
+
+    Importing it takes longer than a recommendation from a saved model. Parameters are the arguments of the
+    constructor, which stores them under their names.
+    """
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(name for name in signature(cls).parameters)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # scikit-learn passes it
+        """The parameters by name. No parameter is an estimator, so `deep` makes no difference."""
+        del deep
+        return {name: getattr(self, name) for name in self._get_param_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, and return the model itself."""
+        known = self._get_param_names()
+        if unknown := [name for name in params if name not in known]:
+            raise DataError(f"{unknown[0]}: {type(self).__name__} has no such parameter; it has {', '.join(known)}")
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = signature(type(self)).parameters
+        given = {name: getattr(self, name) for name in defaults}
+        changed = (f"{name}={value!r}" for name, value in given.items() if value is not defaults[name].default)
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.base import BaseEstimator
+
+        return BaseEstimator.__sklearn_tags__(self)
+
+
+class Model(Estimator):
     """What every fitted model can do: it knows items, and folds in any user from their own history.
 
     A history is a mapping {item: rating}, a list of liked items, or a table of many histories. The model stores none.
@@ -209,7 +245,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def __getstate__(self) -> dict[str, Any]:
         """The state of a copy, perhaps in another process, which computes and checks derived attributes again."""
-        return {name: value for name, value in super().__getstate__().items() if name not in HERE}
+        return {name: value for name, value in vars(self).items() if name not in HERE}
 
     @property
     def items_(self) -> Ids:

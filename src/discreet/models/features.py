@@ -21,15 +21,21 @@ def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
     """One column for each category of a text column, and one of unit variance for a column of numbers."""
     if isinstance(names, str):
         raise DataError(f"features: a list of columns is needed, for instance [{names!r}]")
+    require_columns(catalogue, names)
     columns = [column for name in names for column in _feature_columns(catalogue, name)]
     return np.column_stack(columns) if columns else np.zeros((len(catalogue), 0))
 
 
+def require_columns(catalogue: Catalogue, names: Sequence[str]) -> None:
+    """Raise unless a catalog has these columns."""
+    for name in names:
+        if name not in catalogue.names:
+            telling = [other for other in catalogue.names if other != catalogue.title_column]
+            instead = f"; columns that describe items: {', '.join(telling)}" if telling else ", nor others that help"
+            raise DataError(f"features: the catalog has no column {name!r}{instead}")
+
+
 def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
-    if name not in catalogue.names:
-        raise DataError(
-            f"features: the catalog has no column {name!r}; it has {', '.join(catalogue.names) or 'only ids'}"
-        )
     entries = catalogue.column(name)
     present = [entry for entry in entries if entry is not None]
     if all(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in present):

@@ -276,19 +276,17 @@ class PrivateModel(Model):
             )
         ledger, checkpoint = resumed or (self._own_ledger() if given is None else given, None)
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
+        planned = sum(line.count for line in plan.lines)
         with (
             ledger.reserve(plan, checkpoint=checkpoint) as reservation,
-            Bar(type(self).__name__, 100, "% of the budget") as bar,
+            Bar(type(self).__name__, planned, f"of {planned} releases") as bar,
         ):
-            releaser = Releaser(
-                reservation, self.adjacency, self.n_jobs, lambda share, label: bar.advance(100 * share, label)
-            )
+            releaser = Releaser(reservation, self.adjacency, self.n_jobs, bar.advance)
             learned = learn(releaser, ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         if after is not None:
             guarantee = after.guarantee + guarantee
-        planned = sum(line.count for line in plan.lines)
         notes = [_STOPPED.format(made=len(events), planned=planned)] if len(events) < planned else []
         for note in large_delta(self.delta, self._people(learned, plan)):
             notes.append(note)

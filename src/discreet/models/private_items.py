@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
-from sklearn.base import clone
 
 from discreet.data.catalogue import CHOSEN, Catalogue
 from discreet.data.interactions import Interactions
@@ -136,8 +135,8 @@ def _chosen(
     require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
     ledger.expect(unit="user", adjacency=adjacency)
     found = np.zeros(max(table.n_items, 1), bool)
-    with ledger.reserve(plan) as reservation, Bar("choosing items", 100, "% of the budget") as bar:
-        releaser = Releaser(reservation, adjacency, n_jobs, lambda share, label: bar.advance(100 * share, label))
+    with ledger.reserve(plan) as reservation, Bar("choosing items", len(ROUNDS), "rounds") as bar:
+        releaser = Releaser(reservation, adjacency, n_jobs, bar.advance)
         users = user_batches(table, n_jobs=n_jobs)
         for label, _ in ROUNDS:
             passed, _ = releaser.release_items(label, users, _not_yet(found), n_items=len(found), most=MOST)
@@ -201,6 +200,8 @@ def stand_in(table: Interactions) -> Interactions:
 
 def with_the_rest(model: PrivateModel, n_items: int) -> PrivateModel:
     """The model with what a choice of items leaves of its budget."""
+    from sklearn.base import clone
+
     first = share_of(model).cost
     delta = math.nextafter(model.delta - first.exposure, 0)
     most = largest_gaussian(model.epsilon, delta)

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from sklearn.base import BaseEstimator
-
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, NotFitted
 from discreet.models.als import DPALS
-from discreet.models.base import readied
+from discreet.models.base import Estimator, readied
 from discreet.models.spectral import DPSVD
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.validation import positive, probability
@@ -26,7 +24,7 @@ Objective: TypeAlias = Literal["ratings", "lists", "both"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class Recommender(Estimator):
     """The model to start with: it predicts ratings, and recommends what people choose and like.
 
     From ratings, one fit with one budget learns both (`DPALS` with objective="both"), unless only ratings (`DPALS`) or

@@ -1,6 +1,6 @@
 """The one way from users' contributions to public arrays: a typed statistic, summed exactly, released under a plan."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -106,14 +106,14 @@ class Releaser:
         reservation: Pays for the releases.
         adjacency: Of the guarantee.
         n_jobs: Number of threads, as in scikit-learn.
-        progress: Called after each release with the share of the budget it took, and its label.
+        progress: Called after each release with 1, as each is a pass over the users, and its label.
         unproved: Whether to accept sensitivities that a paper prints but that are wrong. Then there is no guarantee.
     """
 
     reservation: Reservation
     adjacency: str
     n_jobs: int | None
-    progress: Callable[[float, str], None] | None = None
+    progress: Callable[[int, str], None] | None = None
     unproved: bool = False
 
     def __post_init__(self) -> None:
@@ -140,16 +140,17 @@ class Releaser:
 
     def release_repeatedly(
         self, labels: Sequence[str], statistic: Statistic, users: Users, contribution: Contribution
-    ) -> list[Noisy]:
+    ) -> Iterator[Noisy]:
         """Make one sum public under several labels, each with noise of its own that its line pays for.
 
-        It is added up once, on the grid that suits the most noise.
+        It is added up once, on the grid that suits the most noise. A label is released when it is asked for: whether it
+        is may depend on those before.
         """
         calibrated = [self._calibrated(label, statistic) for label in labels]
         encoder = statistic.encoder(max(noise.std for _, noise in calibrated))
         total = self._sum(encoder, users, contribution)
-        pairs = zip(labels, calibrated, strict=True)
-        return [self._released(label, encoder, total.copy(), declared) for label, declared in pairs]
+        for label, declared in zip(labels, calibrated, strict=True):
+            yield self._released(label, encoder, total.copy(), declared)
 
     def release_together(
         self, statistics: Sequence[tuple[str, Statistic]], users: Users, contribution: Contribution
@@ -253,7 +254,4 @@ class Releaser:
     def _tell(self, label: str) -> None:
         """Report progress."""
         if self.progress is not None:
-            plan = self.reservation.plan
-            budget = plan.cost.gaussian
-            share = plan[label].cost.gaussian / budget if budget else 1 / sum(line.count for line in plan.lines)
-            self.progress(share, label)
+            self.progress(1, label)

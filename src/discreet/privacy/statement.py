@@ -200,6 +200,53 @@ class Statement:
         """A self-contained page, with a small chart of where the budget went."""
         return page(self.certificate)
 
+    def registry(
+        self,
+        *,
+        author: str,
+        name: str,
+        curator: str,
+        intended_use: str,
+        description: str,
+        published: str,
+        data_domain: str,
+        tuning: str,
+        justification: str,
+        url: str = "",
+        continual: bool = False,
+    ) -> str:
+        """An entry for the public registry of deployments (opendp/deployments-registry-data), as YAML.
+
+        The certificate fills in the guarantee, the mechanisms and what is assumed; the rest only you know.
+
+        Args:
+            author: who writes the entry.
+            name: of the data product.
+            curator: who publishes it.
+            intended_use: what it is for.
+            description: what it is.
+            published: the date of its (first) publication, YYYY-MM-DD.
+            data_domain: whose data it was learned from, collected where and when.
+            tuning: how the data were prepared and settings chosen, and whether that was paid for.
+            justification: why this epsilon, unit and model.
+            url: where to read more.
+            continual: whether it will be published again from new data.
+
+        Raises:
+            PrivacyError: if the guarantee does not hold, a text is empty, or the date is not one.
+        """
+        given = {"author": author, "name": name, "curator": curator, "intended_use": intended_use}
+        given |= {"description": description, "published": published, "data_domain": data_domain}
+        given |= {"tuning": tuning, "justification": justification}
+        missing = [key for key, text in given.items() if not text.strip()]
+        if missing:
+            raise PrivacyError(f"registry: say something about {', '.join(missing)}; the library cannot know it")
+        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", published):
+            raise PrivacyError(f"published must be a date as in 2026-01-31, not {published!r}")
+        if not self.guarantee.holds:
+            raise PrivacyError(f"registry: there is no guarantee to publish: {self.guarantee.why_not}")
+        return "\n".join(_yaml(_deployment(self.certificate, given, url, continual))) + "\n"
+
     _repr_markdown_ = __str__
     _repr_html_ = html
 
@@ -494,6 +541,63 @@ def markdown(certificate: dict[str, Any]) -> str:
         lines += [f"## {name}", "", *content, ""] if content else []
     used = ", ".join(f"{name} {number}" for name, number in c["versions"].items())
     return "\n".join([*lines, f"Issued {c['issued']} with {used}. {_footer(c)}.", ""])
+
+
+def _deployment(c: Mapping[str, Any], given: Mapping[str, str], url: str, continual: bool) -> dict[str, Any]:
+    """The fields of schemas/deployments-schema.yaml in opendp/deployments-registry-data."""
+    guarantee, public = c["guarantee"], [f"{name} ({why})" for name, why in c["public_inputs"].items()]
+    noises = dict.fromkeys(release.get("noise", {"kind": "charged elsewhere"})["kind"] for release in c["releases"])
+    parameters = {"epsilon": guarantee["epsilon"], "delta": guarantee["delta"]}
+    flavor = "Approximate DP" if guarantee["delta"] else "Pure DP"
+    return {
+        "approved": False,
+        "registry_author": given["author"],
+        "deployment": {
+            "short_name": given["name"],
+            "data_curator": given["curator"],
+            "intended_use": given["intended_use"],
+            "data_product_type": "machine learning model" if c["model"] else "summary statistics",
+            "data_product_description": given["description"],
+            "publication_date": given["published"],
+            **({"additional_information_url": url} if url else {}),
+            "dp_flavor": {
+                "name": flavor,
+                "data_domain": given["data_domain"],
+                "unprotected_quantities": "; ".join(public) or "none",
+            },
+            "privacy_loss": {
+                "privacy_unit": guarantee["unit"],
+                "privacy_unit_description": c["sentence"],
+                "privacy_parameters": parameters,
+            },
+            "model": {
+                "model_type": "Central",
+                "release_type": "Continual" if continual else "One-shot",
+                "interactivity": "Non-interactive",
+            },
+            "additional_dp_information": {
+                "post_processing": c["covered"],
+                "composition": " ".join(["Adaptive composition of all releases.", *c["notes"]]),
+            },
+            "implementation": {
+                "pre_processing_eda_hyperparameter_tuning": given["tuning"],
+                "mechanisms": f"{', '.join(noises) or 'none'}; integers on a grid and exact samplers, by discreet "
+                f"{c['versions']['discreet']}. Certificate {c['digest']}.",
+                "justification": given["justification"],
+            },
+        },
+    }
+
+
+def _yaml(fields: Mapping[str, Any], indent: str = "") -> list[str]:
+    """Nested fields as YAML, whose texts and numbers are those of JSON."""
+    lines = []
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            lines += [f"{indent}{name}:", *_yaml(value, indent + "  ")]
+        else:
+            lines.append(f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}")
+    return lines
 
 
 def ledger_table(events: Sequence[Entry], delta: float) -> list[str]:

@@ -1,0 +1,44 @@
+"""Proofs: each names its code, and has been compared with it since the code last changed."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+spec = importlib.util.spec_from_file_location("proofs", ROOT / "scripts" / "proofs.py")
+assert spec is not None
+assert spec.loader is not None
+proofs = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(proofs)
+
+
+@pytest.mark.parametrize("page", proofs.PAGES, ids=lambda page: page.stem)
+def test_has_been_compared_with_its_code(page: Path) -> None:
+    hint = f"compare {page.name} with the code at its end, then run `python scripts/proofs.py --stamp {page.stem}`"
+    assert not proofs.stale(page), hint
+
+
+@pytest.mark.parametrize("page", proofs.PAGES, ids=lambda page: page.stem)
+def test_names_a_test_that_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").partition("## Checked by")[2]
+    named = re.findall(r"`(tests/[\w/]+\.py)`", text)
+    assert named
+    assert all((ROOT / name).exists() for name in named)
+
+
+def test_a_change_of_code_is_noticed_and_one_of_prose_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proofs, "SOURCE", tmp_path)
+    page = "# A\n\n## Code\n\n`a.py:A.f`, `b.c`\n\nFingerprint of this code: `0`.\n"
+    (tmp_path / "b.c").write_text("int b; /* one */")
+    (tmp_path / "a.py").write_text('class A:\n    def f(self):\n        """Doc."""\n        return 1  # why\n\ng = 1\n')
+    first = proofs.fingerprint(page)
+    (tmp_path / "a.py").write_text('class A:\n    def f(self):\n        """Other."""\n\n        return 1\n\ng = 2\n')
+    (tmp_path / "b.c").write_text("int b; // two")
+    assert proofs.fingerprint(page) == first
+    (tmp_path / "a.py").write_text("class A:\n    def f(self):\n        return 2\n")
+    assert proofs.fingerprint(page) != first
+    with pytest.raises(ValueError, match="fingerprint"):
+        proofs.fingerprint("# A page without code")
