@@ -228,6 +228,20 @@ def test_item_posteriors_are_the_reference(instruction_set: str, k: int) -> None
         kernels.item_posteriors((first, 0 * spread), (scale, root), (0 * sizes, own), (precision, information))
 
 
+@pytest.mark.parametrize("size", [1e8, 1e20, 1e33])
+def test_items_that_are_not_seen_stay_as_they_were_known(instruction_set: str, size: float) -> None:
+    """The prior is lost in rounding where it is added to the noise, but not otherwise."""
+    rng, m, k = np.random.default_rng(11), 6, 3
+    first, spread, own = rng.standard_normal((m, k)), positive(rng, m, k) * 1e-3, positive(rng, k)
+    step = rng.standard_normal((m, k)) * np.sqrt(size), np.full(m, size), positive(rng, k), first, None
+    nothing = np.zeros((m, k, k)), np.zeros((m, k))
+    *_, mean, covariance = kernels.item_posteriors(
+        (first, spread), (np.ones(k), np.ones(k)), (np.full(m, size), own), nothing, step, error=0.5
+    )
+    np.testing.assert_allclose(mean, first, atol=1e-3)
+    np.testing.assert_allclose(covariance, spread, rtol=1e-6, atol=1e-6 * spread.max())
+
+
 def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:
     table = Table.of(np.ones((3, 2)))
     for indptr, indices in (

@@ -139,8 +139,8 @@ EXPORT int64_t NAME(item_posteriors)(const ItemPosteriors *q, int64_t begin, int
     }
     for (int64_t a = 0; a < k; a++) {  // theta, by its regression R^T on phi: wide R = spread
       for (int64_t b = 0; b < k; b++) {
-        double noise = q->sizes[i] * q->own[a * k + b];
-        T[a * k + b] = noise, rows[a * width + b] = wide[a * k + b], rows[a * width + k + b] = wide[a * k + b] - noise;
+        T[a * k + b] = q->sizes[i] * q->own[a * k + b], rows[a * width + b] = wide[a * k + b];
+        rows[a * width + k + b] = spread[a * k + b] * q->root[a] * q->root[b];  // not wide - noise: that may be all rounding
       }
       rows[a * width + 2 * k] = 0;
     }
