@@ -281,13 +281,8 @@ def test_a_pipeline(spark: Any, table: Any, tmp_path: Path) -> None:
     columns = {"userCol": "who", "itemCol": "film", "ratingCol": "stars"}
     stage = discreet.spark.Recommender(discreet.DPFrankWolfe(**BUDGET, n_steps=1), reading=PUBLIC, n=3, **columns)
     pipeline = Pipeline(stages=[SQLTransformer(statement="SELECT * FROM __THIS__ WHERE stars IS NOT NULL"), stage])
-    stage.ledger = discreet.Ledger()
-    with pytest.raises(DataError, match="ledger: it is not saved with a stage"):
+    with pytest.raises(ValueError, match="not MLWritable"):  # it may have a ledger, which must not be copied
         pipeline.save(str(tmp_path / "refused"))
-    stage.ledger = None
-    pipeline.save(str(tmp_path / "plan"))
-    pipeline = Pipeline.load(str(tmp_path / "plan"))
-    assert pipeline.getStages()[-1].model.get_params() == stage.model.get_params()
     fitted = pipeline.fit(named)
     model = fitted.stages[-1].model
     assert model.guarantee_.holds
