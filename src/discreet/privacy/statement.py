@@ -215,7 +215,7 @@ class Statement:
         url: str = "",
         continual: bool = False,
     ) -> str:
-        """An entry for the public registry of deployments (opendp/deployments-registry-data), as YAML.
+        """An entry for the public registry of deployments (opendp/deployments-registry-data), as JSON, which is YAML.
 
         The certificate fills in the guarantee, the mechanisms and what is assumed; the rest only you know.
 
@@ -245,7 +245,7 @@ class Statement:
             raise PrivacyError(f"published must be a date as in 2026-01-31, not {published!r}")
         if not self.guarantee.holds:
             raise PrivacyError(f"registry: there is no guarantee to publish: {self.guarantee.why_not}")
-        return "\n".join(_yaml(_deployment(self.certificate, given, url, continual))) + "\n"
+        return json.dumps(_deployment(self.certificate, given, url, continual), indent=2, ensure_ascii=False) + "\n"
 
     _repr_markdown_ = __str__
     _repr_html_ = html
@@ -419,7 +419,7 @@ def _recomputed(release: Mapping[str, Any]) -> Cost:
     if "threshold" in release:
         each += Threshold(**release["threshold"]).cost
     exact = release["kind"] == "release" and not stated.samples
-    right = each == stated if exact else stated.pays_for(each, release.get("count", 1))
+    right = each == stated if exact else stated.pays_for(each)
     _require(right, f"{release['label']!r} does not cost what its noise and sensitivity give")
     return stated
 
@@ -456,7 +456,7 @@ def release_rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[di
 
 
 def _noise(release: Mapping[str, Any], cost: Cost) -> str:
-    """The noise of a release, or of each release that a charge is for."""
+    """The noise of a release, or of the release that a charge is for."""
     noise = dict(release.get("noise", {"kind": "charged elsewhere"}))
     words = [noise.pop("kind")]
     words += [f"{key} {value:.6g}" for key, value in noise.items() if isinstance(value, float)]
@@ -464,7 +464,7 @@ def _noise(release: Mapping[str, Any], cost: Cost) -> str:
     rates = [f"{event.probability:g}" for event, _ in cost.events if isinstance(event, SampledGaussian)]
     words += [f"over samples of users at rate {', '.join(rates)}"] if rates else []
     words += [f"above a threshold that fails with probability {round_up(cost.exposure)}"] if cost.exposure else []
-    return ", ".join([*words, *([f"{release['count']} times"] if release.get("count", 1) > 1 else [])])
+    return ", ".join(words)
 
 
 _COLUMNS = {"label": "release", "shape": "shape", "sensitivity": "sensitivity", "noise": "noise"}
@@ -587,17 +587,6 @@ def _deployment(c: Mapping[str, Any], given: Mapping[str, str], url: str, contin
             },
         },
     }
-
-
-def _yaml(fields: Mapping[str, Any], indent: str = "") -> list[str]:
-    """Nested fields as YAML, whose texts and numbers are those of JSON."""
-    lines = []
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            lines += [f"{indent}{name}:", *_yaml(value, indent + "  ")]
-        else:
-            lines.append(f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}")
-    return lines
 
 
 def ledger_table(events: Sequence[Entry], delta: float) -> list[str]:
