@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from scipy.linalg import eigh
@@ -47,9 +47,6 @@ from discreet.privacy.guarantee import AdjacencyName
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
-
-if TYPE_CHECKING:
-    from discreet.models.frank_wolfe.published import PublishedDPFrankWolfe
 
 LossName: TypeAlias = Literal["squared", "logistic"]
 Eigensolver: TypeAlias = Literal["dense", "oja"]
@@ -310,13 +307,6 @@ class DPFrankWolfe(PrivateFrankWolfe):
     centre: bool = True
     adjacency: AdjacencyName = "add-remove"
     n_jobs: int | None = -1
-
-    @classmethod
-    def as_published(cls, **parameters: Any) -> PublishedDPFrankWolfe:
-        """As it was published in 2018, with its true guarantee: `PublishedDPFrankWolfe(**parameters)`."""
-        from discreet.models.frank_wolfe.published import PublishedDPFrankWolfe
-
-        return PublishedDPFrankWolfe(**parameters)
 
     def _check_parameters(self) -> None:
         probability("delta", self.delta)
