@@ -8,8 +8,9 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
-from latex2mathml.converter import convert
+from latex2mathml.converter import convert_to_element
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +21,7 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 NAMED = re.compile(r"\bdocs/([\w/-]+)\.md\b")
 LANDING = "<!-- The site begins here, below scripts/site/home.html. -->"
 ICON = "src/discreet/web/static/icon.svg"
-PRIME = re.compile(r"<mi>(?:&#x02032;|\u2032)</mi>")
+PRIME = "\u2032"
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -48,7 +49,9 @@ def notebook(path: Path) -> str:
 
 def _shown(output: dict[str, Any]) -> str:
     """What a cell printed, drew or returned."""
-    data = {kind: "".join(content) for kind, content in output.get("data", {"text/plain": output.get("text", "")}).items()}
+    data = {
+        kind: "".join(content) for kind, content in output.get("data", {"text/plain": output.get("text", "")}).items()
+    }
     if "image/png" in data:
         inner = f'<img src="data:image/png;base64,{data["image/png"].strip()}" alt="What the cell above draws">'
     elif "<table" in data.get("text/html", ""):
@@ -62,13 +65,28 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
     """Show formulas; let the pages that docstrings name, docs/proofs/dpals.md for instance, be links to them."""
 
     def formula(found: re.Match[str]) -> str:
-        shown = convert(entities.unescape(found[2]), display="block" if found[1] == "div" else "inline")
-        return PRIME.sub("<mtext>'</mtext>", shown)  # a prime, raised, is too small to read in most fonts
+        display = "block" if found[1] == "div" else "inline"
+        element = convert_to_element(entities.unescape(found[2]), display=display)
+        for part in element.iter():
+            _unraise_prime(part)
+        return ElementTree.tostring(element, encoding="unicode").replace("&amp;#", "&#")  # it has entities already
 
     html = FORMULA.sub(formula, html)
     if not page.file.src_uri.startswith("reference/"):
         return html
     return NAMED.sub(r'<a href="../\1.html">\g<0></a>', html)
+
+
+def _unraise_prime(part: ElementTree.Element) -> None:
+    """Put a prime beside its letter: as an exponent, it is too small to read in most fonts."""
+    children = list(part)
+    if part.tag not in ("msup", "msubsup") or entities.unescape(children[-1].text or "") != PRIME:
+        return
+    letter = ElementTree.Element("mrow")
+    letter.append(children[0])
+    ElementTree.SubElement(letter, "mo", lspace="0", rspace="0").text = PRIME
+    part.tag = "mrow" if part.tag == "msup" else "msub"
+    part[:] = [letter, *children[1:-1]]
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
