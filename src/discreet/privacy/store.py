@@ -409,7 +409,7 @@ class Checkpoint:
             raise PrivacyError(
                 f"checkpoint: {str(path)!r} is {'missing' if content is None else 'not what was saved'}; the ledger "
                 "says that this array was released, so it cannot be drawn again. Put the whole folder back as it was; "
-                f"or close the reservation {self.reservation}, which returns what was not released, and fit anew"
+                f"or close the reservation {self.reservation}, which returns what was not released, and fit again"
             )
         view = array.reshape(-1).view(np.uint8)
         at = 0
