@@ -18,8 +18,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, get_args
 
-import numpy as np
-
 from discreet.errors import PrivacyError
 from discreet.validation import decimal, positive, probability, round_up, whole
 
@@ -104,7 +102,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _first(holds: Callable[[float], bool]) -> tuple[float, float]:
-    """Two neighboring floats: at the first, a condition does not hold (or it is 0); at the second it does (or it is inf).
+    """Two neighboring floats: a condition does not hold at the first, or it is 0; it holds at the second, or it is inf.
 
     The same root as dp_accounting's, which tests compare with, but importing that takes longer than serving a person.
     """
