@@ -44,7 +44,7 @@ _TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
 Learned: TypeAlias = tuple[dict[str, Any], Statement]  # attributes by name, and what they are certified by
 DERIVED = ("_fold_in", "_ranking", "_scorer_now")  # computed from learned attributes when first needed
 HERE = (*DERIVED, "_checkpoint")  # stays with this object until it learns again, and is not copied
-NOT_PRIVATE = "it was trained without noise, so whoever has it may learn what single people did"
+NOT_PRIVATE = "it was trained without noise, so anyone who has it may learn what individual people did"
 
 
 class Estimator:

@@ -1,7 +1,7 @@
 """DPALS: private alternating least squares, the flagship.
 
 Here are its parameters, and what a fitted model can do. What is released, in order, is in `training.py`, what users
-contribute to it in `contributions.py`, and what is made of it in `estimate.py`.
+contribute to it in `contributions.py`, and how it is used in `estimate.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DPALS as published: the releases, in order, and what is made of them.
+"""DPALS as published: the releases, in order, and how they are used.
 
 Algorithm 2 prepares: noisy counts, frequent items, which items a user trains on, counts of these, the mean. Algorithm 1
 alternates between users and items: in an item step, a user with the vector u adds, for each of their items j with
