@@ -300,7 +300,7 @@ class Interactions(Declared):
         )
 
     def to_scipy(self) -> Any:
-        """A scipy CSR matrix of users by items: of the class that implicit takes, which converts arrays with a warning."""
+        """A scipy CSR matrix of users by items, of the class that implicit takes (it warns about arrays)."""
         from scipy.sparse import csr_matrix
 
         kind = np.int32 if max(len(self), self.n_items) < 2**31 else np.int64
