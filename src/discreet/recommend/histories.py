@@ -121,7 +121,10 @@ class Reader:
         if self.implicit:
             values = np.ones(len(values), np.float32)
         elif len(values) and not (values.min() >= np.float32(low) and values.max() <= np.float32(high)):
-            raise DataError(f"history: there are ratings outside the model's range, {low:g} to {high:g}; correct them")
+            wrong = next(value for value in values.tolist() if not low <= value <= high)
+            raise DataError(
+                f"history: a rating of {wrong:g} is outside the model's range, {low:g} to {high:g}; correct it"
+            )
         return Interactions(
             users=users,
             catalogue=self.catalogue,
