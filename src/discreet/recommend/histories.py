@@ -121,10 +121,7 @@ class Reader:
         if self.implicit:
             values = np.ones(len(values), np.float32)
         elif len(values) and not (values.min() >= np.float32(low) and values.max() <= np.float32(high)):
-            wrong = next(value for value in values.tolist() if not low <= value <= high)
-            raise DataError(
-                f"history: a rating of {wrong:g} is outside the model's range, {low:g} to {high:g}; correct it"
-            )
+            raise DataError(f"history: there are ratings outside the model's range, {low:g} to {high:g}; correct them")
         return Interactions(
             users=users,
             catalogue=self.catalogue,
