@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize_scalar
 from discreet import DPCleansedSVD, account
 from discreet.errors import PrivacyError
 from discreet.models.als.published import published_epsilon
-from discreet.privacy import Cost, PureEvent, SampledGaussian, Selection
+from discreet.privacy import Cost, PureEvent, SampledGaussian, Selection, guarantee
 from discreet.privacy.guarantee import (
     UNIT,
     gaussian_delta,
@@ -438,3 +438,10 @@ def test_the_accountant_of_others_gives_the_epsilon_of_a_plan() -> None:
     theirs = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=1e-4)
     theirs.compose(model.plan(40).cost.dp_event())
     assert theirs.get_epsilon(1e-6) == pytest.approx(2.0, rel=2e-3)
+
+
+def test_calibration_steps_back_where_rounding_would_overspend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarantee, "gaussian_epsilon", lambda mu, delta: gaussian_epsilon(mu, delta) * (1 + 1e-7))
+    careful = guarantee.gaussian_mu(1.0, 1e-6)
+    assert gaussian_epsilon(careful, 1e-6) * (1 + 1e-7) <= 1
+    assert gaussian_mu(1.0, 1e-6) * (1 - 1e-6) < careful
