@@ -226,7 +226,7 @@ class DPALS(PrivateModel):
         items = training.steps(mean, frequencies, items)
         (low, high), unit = training.scale.value_range, training.scale.unit
         n_jobs = training.releaser.n_jobs
-        kernel = kernel_columns(items.mean, frequencies.sums, n_jobs) * math.sqrt(items.taste(frequencies))
+        kernel = kernel_columns(items.mean, frequencies.sums, n_jobs) * math.sqrt(min(items.taste(frequencies), training.noise))
         return {
             "item_factors_": np.column_stack([items.factors, kernel]) * unit,
             "item_bias_": items.bias * unit,

@@ -13,6 +13,7 @@ import numpy as np
 from discreet.engine import Blocks
 from discreet.engine.batches import dense_users, equal_weights, user_batches
 from discreet.models.als.contributions import (
+    LIFT,
     USER_VECTOR,
     Extension,
     ItemStep,
@@ -193,7 +194,8 @@ class Training:
 
     def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
         penalties = self.offset_penalty, USER_VECTOR * self.noise
-        return ItemStep(items.means, frequencies, mean, *penalties, bias_weight, self.settings.step_clip)
+        lift = LIFT / math.sqrt(self.noise)
+        return ItemStep(items.means, frequencies, mean, *penalties, bias_weight, self.settings.step_clip, lift=lift)
 
     def _count_users(self) -> UserStatistics:
         statistic = VectorSum(5 + MAGNITUDES, self.settings.bounds[USERS], nonnegative=True)
