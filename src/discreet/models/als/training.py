@@ -29,6 +29,7 @@ from discreet.models.als.estimate import (
     COLUMN_SPREAD,
     MAGNITUDES,
     RESIDUAL_SPREAD,
+    STANDS_OUT,
     USER_SQUARE,
     Directions,
     ItemEstimate,
@@ -62,6 +63,7 @@ MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with th
 # mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
 # steps more than they explain. Fitted on MovieLens 1M.
 COLUMN_SIGNAL = 80.0
+USERS_BOUND = math.sqrt(5)
 GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 GRAM_FILL = 0.5  # how much of that bound an average user may fill, by the steps before: with more, many are truncated
 
@@ -349,7 +351,7 @@ class Settings:
     def bounds(self) -> dict[str, float]:
         """Label -> the L2 norm that a user's contribution to that release never exceeds."""
         return {
-            USERS: math.sqrt(5),
+            USERS: USERS_BOUND,
             POPULARITY: 1.0,
             WEIGHTS: 1.0,
             BIAS: self.bias_clip,
@@ -383,12 +385,21 @@ class Settings:
             together: The settings for the budget of all fits.
             missing: What earlier fits could have spent on a second moment, and did not: the first makes up for it.
         """
-        shares = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
+        shares = {USERS: _share_of_users(self.signal), POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
         if together.looks_for_directions and not together.residual:
             shares |= {SECOND_MOMENT: min(0.08 * missing, 0.24), EXTENSION: 0.06}
         if self.lists:
             shares = _with_lists(shares, self.signal, residual=False)
         return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
+
+
+def _share_of_users(signal: float) -> float:
+    """The share of the users release, for a budget of mu and so many users that mu times their number is `signal`.
+
+    All else is counted in the unit that follows from it. So where the budget is small it gets as much as it takes for
+    an order of magnitude to stand out that a sixth of the users have: 10% for 5,000 people at epsilon .1, .6% from .6 on.
+    """
+    return min(max((6 * STANDS_OUT * USERS_BOUND / signal) ** 2, 0.006), 0.1)
 
 
 def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> dict[str, float]:
@@ -426,7 +437,7 @@ def settings(
     n_users = n_users_hint or max(5_000, 1.6 * n_items)
     # 0 at epsilon = 1 and 1 at epsilon = 10, for delta = 1e-5.
     budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
-    shares = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
+    shares = {USERS: _share_of_users(mu * n_users), POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
     residual, n_frequent = n_items <= 400, min(n_items, 400)
     share = 0.25 if residual else 0.08
     # The second moment pays if its directions stand out from the noise, whose largest eigenvalue is `edge`. Those of
