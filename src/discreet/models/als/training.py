@@ -251,7 +251,9 @@ class Training:
         # The sum over users of their graded weights, of length 1, is about popularity times the mean grade.
         grades = np.maximum(1 + SLOPE * bias, 0) / math.hypot(1, SLOPE)
         known = frequencies.sums / frequencies.a
-        scale = max(float(self.popularity.values @ known), 0.0) / float(known @ known)
+        # Noise may turn it negative, where hardly anything was rated: then it is as large as noise would hide.
+        square = float(known @ known)
+        scale = max(float(self.popularity.values @ known) / square, self.popularity.std / math.sqrt(square))
         std = scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2)))
         popularity = Noisy(scale * known * grades, std)
         choices = learn_choices(
@@ -396,8 +398,8 @@ class Settings:
 def _share_of_users(signal: float) -> float:
     """The share of the users release, for a budget of mu and so many users that mu times their number is `signal`.
 
-    All else is counted in the unit that follows from it. So where the budget is small it gets as much as it takes for
-    an order of magnitude to stand out that a sixth of the users have: 10% for 5,000 people at epsilon .1, .6% from .6 on.
+    All else is counted in the unit that follows from it. So where the budget is small it gets what it takes for an
+    order of magnitude to stand out that a sixth of the users have: for 5,000 people 10% at epsilon .1, .6% from .6 on.
     """
     return min(max((6 * STANDS_OUT * USERS_BOUND / signal) ** 2, 0.006), 0.1)
 
