@@ -247,7 +247,9 @@ class Training:
         # The sum over users of their graded weights, of length 1, is about popularity times the mean grade.
         grades = np.maximum(1 + SLOPE * bias, 0) / math.hypot(1, SLOPE)
         known = frequencies.sums / frequencies.a
-        scale = max(float(self.popularity.values @ known), 0.0) / float(known @ known)
+        # With hardly anybody, noise may hide that they agree: then as much as it hides.
+        along, length = float(self.popularity.values @ known), float(np.linalg.norm(known))
+        scale = max(along, self.popularity.std * length) / length**2
         std = scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2)))
         popularity = Noisy(scale * known * grades, std)
         choices = learn_choices(
