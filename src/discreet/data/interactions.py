@@ -251,7 +251,7 @@ class Interactions(Declared):
         if items is not None and self.catalogue.selection is not None:
             raise DataError(
                 "items: they come from a private choice, which makes them public, and every guarantee for this table "
-                "must include it; to declare others, read the table anew"
+                "must include it; to declare others, read the table again"
             )
         if items is observed_items_are_public:
             changed = replace(changed, catalogue=self.catalogue.of_origin(OBSERVED))

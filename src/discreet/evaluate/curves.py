@@ -114,7 +114,7 @@ def tradeoff(
         if not any(_gives(model, metric) for metric in asked):
             raise DataError(f"metrics: {name} is measured by none of them; ask for recall@20, or for rmse, besides")
     lines = _usual(asked, contenders.values()) if baselines is None else dict(baselines)
-    if baselines is None:  # whoever is a contender is no baseline
+    if baselines is None:  # a contender is not a baseline
         lines = {name: model for name, model in lines.items() if name not in contenders}
     if twice := set(lines) & set(contenders):
         raise DataError(f"baselines: {', '.join(sorted(twice))} is among the models too; give it another name")

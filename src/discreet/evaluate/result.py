@@ -52,7 +52,7 @@ class Evaluation(dict[str, float]):
         confidence: The level of the intervals, or None if there are none.
         buckets: The same metrics by popularity of the target, the most popular items first; or by the length of users'
             histories, the shortest first; if asked for.
-        bucket_by: "items", "interactions" or "history".
+        bucket_by: "items" or "history".
         guarantee_: What a private evaluation promises; None if the numbers are exact.
         noise_std_: The standard deviation of a private evaluation's noise on the sums over users; else None.
     """
@@ -114,7 +114,7 @@ class Evaluation(dict[str, float]):
     def _bucket_title(self) -> str:
         if self.bucket_by == "history":
             return "By the length of the history, in buckets of about equal numbers of users, the shortest first"
-        return f"By popularity of the target, in buckets of equal numbers of {self.bucket_by}, the most popular first"
+        return "By popularity of the target, in buckets of equal numbers of items, the most popular first"
 
     def _bucket_rows(self) -> list[list[str]]:
         first = self.buckets[0]

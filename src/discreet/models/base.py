@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 _TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
 Learned: TypeAlias = tuple[dict[str, Any], Statement]  # attributes by name, and what they are certified by
-DERIVED = ("_fold_in_now", "_ranking_now", "_scorer_now")  # computed from learned attributes when first needed
+DERIVED = ("_fold_in", "_ranking", "_scorer_now")  # computed from learned attributes when first needed
 HERE = (*DERIVED, "_checkpoint")  # stays with this object until it learns again, and is not copied
-NOT_PRIVATE = "it was trained without noise, so whoever has it may learn what single people did"
+NOT_PRIVATE = "it was trained without noise, so anyone who has it may learn what individual people did"
 
 
 class Estimator:
@@ -136,9 +136,7 @@ class Model(Estimator):
     global_mean_: float
     guarantee_: Guarantee
     _checkpoint: Checkpoint
-    _fold_in_now: FoldIn
-    _ranking_now: FoldIn
-    _scorer_now: tuple[FoldIn, float | None, Scorer]
+    _scorer_now: tuple[float | None, Scorer]
 
     # To be defined by each model
 
@@ -252,32 +250,26 @@ class Model(Estimator):
         """The item ids, in their own type."""
         return self.catalogue_.ids
 
-    @property
+    @cached_property
     def _fold_in(self) -> FoldIn:
-        known: FoldIn | None = vars(self).get("_fold_in_now")
-        if known is None:
-            self._require_sound()
-            known = self._fold_in_now = self._make_fold_in()
-        return known
+        self._require_sound()
+        return self._make_fold_in()
 
-    @property
+    @cached_property
     def _ranking(self) -> FoldIn:
-        known: FoldIn | None = vars(self).get("_ranking_now")
-        if known is None:
-            self._require_sound()
-            known = self._ranking_now = self._make_ranking()
-        return known
+        self._require_sound()
+        return self._make_ranking()
 
     @property
     def _scorer(self) -> Scorer:
         """Computes scores for lists from a user's vector."""
         fold_in, variance = self._ranking, self._score_variance()
         caution = None if variance is None else variance[0]
-        known: tuple[FoldIn, float | None, Scorer] | None = vars(self).get("_scorer_now")
-        if known is None or known[0] is not fold_in or known[1] != caution:
+        known: tuple[float | None, Scorer] | None = vars(self).get("_scorer_now")
+        if known is None or known[0] != caution:
             scorer = Scorer.of(fold_in.columns, fold_in.base, self._cold()[0], variance)
-            known = self._scorer_now = fold_in, caution, scorer
-        return known[2]
+            known = self._scorer_now = caution, scorer
+        return known[1]
 
     @property
     def _predicts_ratings(self) -> bool:
