@@ -108,7 +108,7 @@ def _recommended(
     ties = [(name, "ascending") for name in ("timestamp", "rating") if name in table.column_names]
     try:
         for block in model.recommend_blocks(table.sort_by(ties) if ties else table, n, **options):
-            part = block.to_arrow()
+            part = block.to_arrow().select(["user", "item", "score", "rank"])
             part = part.set_column(2, "score", part["score"].cast(pa.float64()))
             plain = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
             fields = [pa.field(field.name, plain.get(field.type, field.type)) for field in part.schema]

@@ -348,6 +348,28 @@ class Interactions(Declared):
 
     # Parts
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many users and items: those of `to_scipy()`. Tools of scikit-learn divide a table by its users."""
+        return self.n_users, self.n_items
+
+    __iter__ = None  # neither users nor interactions: `to_arrow`, `history` and `to_scipy` say which
+
+    def __getitem__(self, rows: Any) -> Interactions:
+        """The rows of some users, by number: a slice, an array of numbers, or a mask; in their order here."""
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]  # as scikit-learn asks for rows
+        try:
+            numbers = np.arange(self.n_users)[rows]
+        except (IndexError, TypeError, ValueError) as error:
+            raise DataError(f"rows: {error}; give numbers of users, or a mask with one entry for each") from None
+        if numbers.ndim != 1:
+            raise DataError("rows: a list of numbers is needed; one user's items and values are history(user)")
+        kept = np.unique(numbers)
+        if len(kept) < len(numbers):
+            raise DataError("rows: somebody is named twice, and nobody may count twice; draw without repeats")
+        return self.of_users(kept)
+
     def where(self, mask: NDArray[np.bool_]) -> Interactions:
         """The interactions where a mask (aligned with `values`) is true; users and catalog stay as they are."""
         mask = np.asarray(mask, dtype=bool)

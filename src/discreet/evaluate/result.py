@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 
 from discreet.data.catalogue import to_library
 from discreet.errors import DataError, MissingExtra
-from discreet.recommend.results import aligned
+from discreet.recommend.results import aligned, html_table, paragraphs
 
 if TYPE_CHECKING:
     from discreet.privacy.guarantee import Guarantee
@@ -252,16 +251,3 @@ def _interval(score: Score) -> str:
 def span(score: Score) -> str:
     """An interval in few characters, for tables with many."""
     return "" if math.isnan(score.low) else f"{score.low:.3f}–{score.high:.3f}"
-
-
-def paragraphs(sentences: Sequence[str]) -> str:
-    """Sentences as HTML."""
-    return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
-
-
-def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table as HTML; the first row is its head."""
-    head, *body = rows
-    cells = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
-    heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"

@@ -247,9 +247,9 @@ class Training:
         # The sum over users of their graded weights, of length 1, is about popularity times the mean grade.
         grades = np.maximum(1 + SLOPE * bias, 0) / math.hypot(1, SLOPE)
         known = frequencies.sums / frequencies.a
-        # With hardly anybody, noise may hide that they agree: then as much as it hides.
-        along, length = float(self.popularity.values @ known), float(np.linalg.norm(known))
-        scale = max(along, self.popularity.std * length) / length**2
+        # Noise may turn it negative, where hardly anything was rated: then it is as large as noise would hide.
+        square = float(known @ known)
+        scale = max(float(self.popularity.values @ known) / square, self.popularity.std / math.sqrt(square))
         std = scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2)))
         popularity = Noisy(scale * known * grades, std)
         choices = learn_choices(
