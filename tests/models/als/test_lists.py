@@ -96,15 +96,6 @@ def test_lists_that_were_popularity_are_popularity_again_until_there_is_more_to_
     assert model.list_factors_.shape[1] > 1
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_hardly_anybody_is_no_error(epsilon: float) -> None:
-    """What an error said would be private: noise may say that popularities are all negative."""
-    ratings = discreet.datasets.movielens_like(12, 60, 60, random_state=0)
-    for seed in range(40):
-        model = fitted(ratings, seed, objective="both", epsilon=epsilon, n_users_hint=None)
-        assert np.isfinite(model.list_factors_).all()
-
-
 def test_new_items_and_lost_ones(split: Any, tmp_path: Any) -> None:
     model = fitted(split[0], objective="both")
     kept = [*(item for item in split[0].items if item % 7), 10_001, 10_002]
