@@ -1,5 +1,6 @@
 """A private choice of items: what it finds, what it costs, and that items that were not chosen leave no trace."""
 
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -253,6 +254,17 @@ def test_too_little_to_choose_with() -> None:
 def test_public_items_are_not_chosen(table: Any) -> None:
     with pytest.raises(NotPublic, match="table"):
         discreet.select_items(table, **BUDGET)
+
+
+def test_a_table_made_by_hand_is_checked_before_anything_is_spent() -> None:
+    """Who had an item twice would add twice as much to its weight."""
+    table, ledger = private(), discreet.Ledger(**BUDGET, threshold_delta=5e-7)
+    indices = table.indices.copy()
+    indices[1] = indices[0]
+    with pytest.raises(DataError, match="make the table with"):
+        discreet.select_items(replace(table, indices=indices), **BUDGET, ledger=ledger)
+    assert not ledger.events
+    assert len(discreet.select_items(table, **BUDGET, ledger=ledger))
 
 
 def test_what_is_refused(tmp_path: Any) -> None:
