@@ -274,7 +274,9 @@ class Training:
         return choices
 
     def _known_moment(self, frequencies: ItemFrequencies) -> KnownPairs | None:
-        return None if self.known is None else self.known.second_moment(frequencies, self.inflation)
+        if self.known is None or not len(self.known.frequent):
+            return None
+        return self.known.second_moment(frequencies, self.inflation)
 
     def _directions(self, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
         """Where items stand on directions of taste, from what is chosen together; and `Knowledge.between`."""
