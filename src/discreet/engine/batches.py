@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PART = 1 << 17  # interactions: enough to make the Python overhead of a batch small
 MOST_USERS = 1 << 16
 DENSE_CELLS = 1 << 21  # entries of users' dense rows
-CACHED_CELLS = 1 << 19  # entries that a cache holds, and for which memory is used again
+CACHED_CELLS = 1 << 20  # of these, as many as a cache holds about, so that memory is used again
 LEAST = 1 << 14  # interactions, below which a batch is not worth a thread
 GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
 SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
