@@ -154,16 +154,25 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
-def test_batches_for_threads_get_smaller_and_have_everyone_once(monkeypatch: Any) -> None:
+def test_batches_for_threads_are_equally_large_and_have_everyone_once(monkeypatch: Any) -> None:
     monkeypatch.setattr(users_rows, "LEAST", 50)
     data = discreet.datasets.movielens_like(400, 30, 6000, random_state=0)
     for options in ({}, {"most_users": 40}, {"most": 900}):
         found = list(parts(data, data.values, n_jobs=4, **options))
         assert np.array_equal(np.concatenate([part.indices for part in found]), data.indices)
         assert np.array_equal(np.concatenate([part.counts for part in found]), np.diff(data.indptr))
-        sizes = [len(part.indices) for part in found]
-        assert max(sizes[-3:]) < 0.5 * sizes[0]
-        assert len(found) > len(list(parts(data, data.values, **options)))
+        alone = list(parts(data, data.values, **options))
+        assert len(found) % 4 == 0
+        assert len(alone) <= len(found) < len(alone) + 4
+        longest = int(np.diff(data.indptr).max())
+        whole = (
+            len(data) / options.get("most", users_rows.PART),
+            data.n_users / options.get("most_users", users_rows.MOST_USERS),
+        )
+        for part in found:
+            share = len(part.indices) / len(data) * whole[0] + len(part.counts) / data.n_users * whole[1]
+            user = longest / len(data) * whole[0] + whole[1] / data.n_users
+            assert abs(share - sum(whole) / len(found)) <= user
 
 
 def test_a_gram_matrix_is_exact(monkeypatch: Any) -> None:
