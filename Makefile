@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test lint types unit floors pythons bench audit docs clean
+.PHONY: help check demo test lint types unit floors pythons bench audit lenskit docs clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -109,6 +109,16 @@ audit: $(VENV)/.audit  ## the slow statistical tests of the guarantee, and an au
 	$(BIN)/python -m pytest -m slow
 	$(BIN)/python -m pytest tests/audit/test_distinguishing.py -k the_same
 	$(BIN)/discreet audit --all --full --zoo --attack --report audit.html
+
+# LensKit brings PyTorch and older pandas, so it has an environment of its own.
+LENSKIT := .venv-lenskit
+$(LENSKIT)/.done: pyproject.toml $(KERNELS)
+	$(PYTHON) -m venv --clear $(LENSKIT)
+	$(LENSKIT)/bin/python -m pip install --quiet --editable '.[lenskit]' pytest pytest-xdist hypothesis
+	@touch $@
+
+lenskit: $(LENSKIT)/.done  ## LensKit's own tests of scorers, passed by ours
+	$(LENSKIT)/bin/python -m pytest -n auto -W default tests/test_lenskit.py
 
 docs: $(VENV)/.dev  ## the site: site/index.html; every link and every snippet is checked
 	$(BIN)/python scripts/reference.py docs/guide/reference.md

@@ -7,6 +7,7 @@ Usage: python scripts/results.py docs/results/README.md
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from itertools import groupby
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from discreet import papers
+from discreet.data.datasets import CATALOG
 from discreet.papers.report import HEADINGS, compared, draw, read
 from discreet.papers.reproduction import Reproduction, number
 
@@ -32,6 +34,13 @@ DATA = {
     "ml-1m-clicks": "MovieLens 1M, clicks of new users",
     "citeulike": "CiteULike, clicks",
     "amazon-sports": "Amazon sports, clicks",
+}
+WORDS = {  # data sets of the papers' figures
+    "Table 4": "no data: the parameters that Table 4 of the paper prints",
+    "synthetic, rank 5, 1000 items": "synthetic, rank 5, 1,000 items",
+    "rank one, 500,000 x 400, 80 ratings of each user": "synthetic, rank one, 500,000 users x 400 items, 80 ratings",
+    "rank one, 100 x 100, signs": "signs of a random rank-one matrix, 100 x 100",
+    "Jester 1, 24,983 users, scaled to 0..5": "Jester, part 1 (24,983 users), scaled to 0..5",
 }
 PEERS = ("implicit ALS", "implicit BPR", "EASE", "ALS on liked clicks", "ALS")  # for clicks, the last is the one before
 AT = (1.0, 5.0, 10.0)
@@ -68,8 +77,9 @@ def _overview(one: Reproduction, document: dict[str, Any] | None, folder: Path) 
     """A line of the table, with the first comparison."""
     name = f"[{one.name}](#{one.name})"
     if document is None:
-        return f"| {name} | {one.title} | not run here: needs {', '.join(one.needs)} | | | | |"
-    kinds = ", ".join(dict.fromkeys(_kind(row["data"]) for row in document["rows"]))
+        needs = ", ".join(map(_title, one.needs))
+        return f"| {name} | {one.title} | not run: {needs} needed | | | | |"
+    kinds = "; ".join(dict.fromkeys(_kind(row["data"]) for row in document["rows"]))
     lines = one.comparison(document["rows"])
     cells = compared(lines[:1])[0] if lines else ["no number published", "", "", "", ""]
     plot = f"[plot]({one.name}.svg)" if (folder / f"{one.name}.svg").exists() else ""
@@ -77,19 +87,28 @@ def _overview(one: Reproduction, document: dict[str, Any] | None, folder: Path) 
 
 
 def _kind(data: str) -> str:
-    """A short description of the data."""
-    return next((f"**{word.lower()}**" for word in ("GENERATED", "IN THE PLACE OF") if word in data), data)
+    """The data of a row, in words: what it is, and what it stands in for."""
+    data = re.sub(r"(?<=MovieLens )(\d+)m\b", r"\1M", data)
+    made, stands = re.match(r"GENERATED \(movielens_like, .*?, ([\d,]+) ratings\), NOT ", data), " IN THE PLACE OF "
+    if made:
+        return f"**generated** ({made[1]} ratings), in place of {data[made.end() :]}"
+    return data.replace(f",{stands}", ", **in place of** ") if stands in data else WORDS.get(data, data)
+
+
+def _title(name: str) -> str:
+    return re.sub(r"m$", "M", CATALOG[name].title)
 
 
 def _section(one: Reproduction, document: dict[str, Any] | None, folder: Path) -> Iterator[str]:
     yield f"### {one.name}\n\n{one.title}.\n\n{one.protocol}\n"
     if document is None:
-        yield f"Not run here. `discreet reproduce {one.name}` runs it if you have {' and '.join(one.needs)}."
+        needs = " and ".join(map(_title, one.needs))
+        yield f"Not run here. `discreet reproduce {one.name}` runs it if you have {needs}."
         return
     yield from (f"    {command}" for command in document["commands"])
     runs = sorted({row["runs"] for row in document["rows"] if row["epsilon"] is not None} or {1})
     times = number(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-    data = "; ".join(dict.fromkeys(row["data"] for row in document["rows"]))
+    data = "; ".join(dict.fromkeys(_kind(row["data"]) for row in document["rows"]))
     yield f"\nOn: {data}. {len(document['rows'])} [rows]({one.name}.json); runs: {times} (paper: {one.runs})."
     if document.get("note"):
         yield f"\n{document['note']}"

@@ -8,18 +8,14 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.data.catalogue import Catalogue
 from discreet.data.interactions import is_spark
 from discreet.data.sources import GUESS, choose
 from discreet.data.spark import Broadcast, SparkInteractions
 from discreet.errors import DataError, MissingExtra, UnknownItem
-from discreet.models.base import plain, rich
-from discreet.models.model_folder import HEAD, ITEMS, PARTS
-from discreet.models.storage import described, items_from_bytes, items_to_bytes, load, unfitted
+from discreet.models.model_folder import HEAD, PARTS
+from discreet.models.storage import load
 from discreet.validation import whole
 
 try:
@@ -112,7 +108,7 @@ def _recommended(
     ties = [(name, "ascending") for name in ("timestamp", "rating") if name in table.column_names]
     try:
         for block in model.recommend_blocks(table.sort_by(ties) if ties else table, n, **options):
-            part = block.to_arrow()
+            part = block.to_arrow().select(["user", "item", "score", "rank"])
             part = part.set_column(2, "score", part["score"].cast(pa.float64()))
             plain = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
             fields = [pa.field(field.name, plain.get(field.type, field.type)) for field in part.schema]
@@ -125,8 +121,8 @@ def _recommended(
         ) from None
 
 
-class _Stage(Params, MLWritable, MLReadable[Any]):
-    """The parameters of both stages; a stage is saved by `_save` and loaded by `_load`."""
+class _Stage(Params):
+    """The parameters of both stages."""
 
     userCol: Param[str] = Param(Params._dummy(), "userCol", "the column of the user", TypeConverters.toString)  # noqa: N815
     itemCol: Param[str] = Param(Params._dummy(), "itemCol", "the column of the item", TypeConverters.toString)  # noqa: N815
@@ -150,27 +146,11 @@ class _Stage(Params, MLWritable, MLReadable[Any]):
         value = self.getOrDefault(self.ratingCol) or None
         return {"user": self.getOrDefault(self.userCol), "item": self.getOrDefault(self.itemCol), "value": value}
 
-    def _with(self, metadata: dict[str, Any]) -> Any:
-        """Set the id and the parameters that were saved."""
-        self._resetUid(metadata["uid"])
-        DefaultParamsReader.getAndSetParams(self, metadata)
-        return self
-
-    def write(self) -> MLWriter:
-        """How it is saved."""
-        return _Writer(self)
-
-    @classmethod
-    def read(cls) -> MLReader[Any]:
-        """How it is loaded."""
-        return _Reader(cls)
-
 
 class Recommender(_Stage, Estimator[Any]):
     """A stage of a Spark ML pipeline that fits a private model to the table that reaches it.
 
-    It can be saved before it is fitted, with the model's parameters but without the ledger: set the attribute `ledger`
-    again after loading.
+    What it fits can be saved. The stage itself cannot: it has a ledger, which must not be copied.
 
     Args:
         model: The model to fit: `DPALS`, `DPALS.as_published` or `DPFrankWolfe` where the table is, in Spark.
@@ -192,34 +172,8 @@ class Recommender(_Stage, Estimator[Any]):
         fitted = clone(self.model).fit(dataset, ledger=self.ledger, **{**self._roles(), **self.reading})
         return self._copyValues(RecommenderModel(fitted))
 
-    def _save(self, home: _Home) -> None:
-        if self.ledger is not None:
-            raise DataError("ledger: it is not saved with a stage; set it to None, and set it again after loading")
-        reading, catalogue = dict(self.reading), None
-        if isinstance(reading.get("items"), Catalogue):
-            catalogue = reading.pop("items")
-        about = {"model": described(self.model), "reading": plain("reading", reading)}
-        if catalogue is not None:
-            about["origin"] = catalogue.origin
-        DefaultParamsWriter.saveMetadata(self, home.path, home.session, extraMetadata={"discreet": about})
-        if catalogue is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                Path(folder, ITEMS).write_bytes(items_to_bytes(catalogue))
-                home.put(folder, [ITEMS])
 
-    @classmethod
-    def _load(cls, home: _Home) -> Recommender:
-        metadata = DefaultParamsReader.loadMetadata(home.path, home.session)
-        about = metadata["discreet"]
-        reading = rich(about["reading"])
-        if "origin" in about:
-            with home.local([ITEMS]) as folder:
-                reading["items"] = items_from_bytes(folder / ITEMS, (folder / ITEMS).read_bytes(), about["origin"])
-        stage: Recommender = cls(unfitted(about["model"]), reading=reading)._with(metadata)
-        return stage
-
-
-class RecommenderModel(_Stage, SparkModel):
+class RecommenderModel(_Stage, SparkModel, MLWritable, MLReadable[Any]):
     """A fitted private model as a stage: it turns histories into recommendations (user, item, score, rank).
 
     `save` writes the same files as `model.save`, and Spark's own beside them. So `discreet.load` opens a saved stage,
@@ -239,37 +193,40 @@ class RecommenderModel(_Stage, SparkModel):
         filters: dict[str, Any] = {**self._roles(), "exclude_seen": exclude_seen, "on_unknown": on_unknown}
         return recommend(self.model, dataset, self.getOrDefault(self.n), **filters)
 
-    def _save(self, home: _Home) -> None:
-        DefaultParamsWriter.saveMetadata(self, home.path, home.session)
-        with tempfile.TemporaryDirectory() as folder:
-            self.model.save(folder)
-            home.put(folder, FILES)
+    def write(self) -> MLWriter:
+        """How it is saved."""
+        return _Writer(self)
 
     @classmethod
-    def _load(cls, home: _Home) -> RecommenderModel:
-        with home.local(FILES) as folder:
-            stage = cls(load(folder))
-        if home.has("metadata"):  # else it was saved without Spark
-            stage._with(DefaultParamsReader.loadMetadata(home.path, home.session))
-        return stage
+    def read(cls) -> MLReader[Any]:
+        """How it is loaded."""
+        return _Reader()
 
 
 class _Writer(MLWriter):
-    def __init__(self, stage: Any) -> None:
+    def __init__(self, stage: RecommenderModel) -> None:
         super().__init__()
         self.stage = stage
 
     def saveImpl(self, path: str) -> None:  # noqa: N802
-        self.stage._save(_Home(self.sparkSession, path))
+        home = _Home(self.sparkSession, path)
+        DefaultParamsWriter.saveMetadata(self.stage, path, home.session)
+        with tempfile.TemporaryDirectory() as folder:
+            self.stage.model.save(folder)
+            home.put(folder, FILES)
 
 
 class _Reader(MLReader[Any]):
-    def __init__(self, kind: Any) -> None:
-        super().__init__()
-        self.kind = kind
-
-    def load(self, path: str) -> Any:
-        return self.kind._load(_Home(self.sparkSession, path))
+    def load(self, path: str) -> RecommenderModel:
+        home = _Home(self.sparkSession, path)
+        with tempfile.TemporaryDirectory() as folder:
+            home.get(folder, FILES)
+            stage = RecommenderModel(load(folder))
+        if home.has("metadata"):  # else it was saved without Spark
+            metadata = DefaultParamsReader.loadMetadata(path, home.session)
+            stage._resetUid(metadata["uid"])
+            DefaultParamsReader.getAndSetParams(stage, metadata)
+        return stage
 
 
 class _Home:
@@ -290,11 +247,8 @@ class _Home:
             source = self._path(f"file://{folder}/{name}")
             self._files.copyFromLocalFile(False, True, source, self._path(self.path, name))
 
-    @contextmanager
-    def local(self, names: Iterable[str]) -> Iterator[Path]:
-        """Copies of files, in a folder of this machine."""
-        with tempfile.TemporaryDirectory() as folder:
-            for name in names:
-                target = self._path(f"file://{folder}/{name}")
-                self._files.copyToLocalFile(False, self._path(self.path, name), target, True)
-            yield Path(folder)
+    def get(self, folder: str, names: Iterable[str]) -> None:
+        """Copy files to a folder of this machine."""
+        for name in names:
+            target = self._path(f"file://{folder}/{name}")
+            self._files.copyToLocalFile(False, self._path(self.path, name), target, True)

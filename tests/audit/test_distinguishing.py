@@ -175,20 +175,6 @@ def test_one_fit_with_many_canaries() -> None:
     assert 0 <= found.figures["proved"] < 100
 
 
-def test_what_one_run_could_have_detected() -> None:
-    """Guesses about coins of that epsilon prove more than the claim nearly always, and of the claim's own never."""
-    run, claim, level = OneRun(1000, 1000, 0), 1.0, 1e-4
-    least = run.detectable(claim, 0.0, level)
-    assert 1.1 < least < 2
-    rng = np.random.default_rng(0)
-    for epsilon, proved in ((1.05 * least, range(90, 101)), (claim, range(1))):
-        right = rng.binomial(1000, 1 / (1 + np.exp(-epsilon)), 100)
-        proved_at = {int(count): OneRun(1000, 1000, int(count)).epsilon(0.0, level) for count in np.unique(right)}
-        above = sum(proved_at[int(count)] > claim for count in right)
-        assert above in proved
-    assert OneRun(20, 20, 20).detectable(5.0, 0.0) == np.inf
-
-
 # The same numbers as another auditor's, if it is installed
 
 

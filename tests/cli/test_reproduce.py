@@ -61,10 +61,12 @@ def test_the_list_says_which_data_are_there(home: Path) -> None:
 
 def test_data_that_are_missing_are_asked_for() -> None:
     told = run("reproduce", "dpals-fig3b", code=1)
-    assert "MovieLens 10m is not at hand: `discreet datasets fetch ml-10m`, or put ml-10m.parquet or ml-10m.zip" in told
+    assert (
+        "MovieLens 10m is not available: `discreet datasets fetch ml-10m`, or put ml-10m.parquet or ml-10m.zip" in told
+    )
     assert "DISCREET_DATA" in told
     told = run("reproduce", "frank-wolfe-fig2d", code=1)
-    assert "Netflix prize is not at hand: put netflix.parquet or nf_prize_dataset.tar.gz or netflix into" in told
+    assert "Netflix prize is not available: put netflix.parquet or nf_prize_dataset.tar.gz or netflix into" in told
     assert "--generated" in told
 
 

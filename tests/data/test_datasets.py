@@ -516,7 +516,7 @@ def test_parts_of_jester_that_are_not_at_hand(tmp_path: Path, caplog: pytest.Log
     home.mkdir(parents=True)
     sheet = jester_xls(home / "jester-data-1.xls", [jester_row({1: 1.0})])
     discreet.datasets.jester()
-    assert "only 1 of its 3 parts is at hand" in caplog.text
+    assert "found and loaded only 1 of its 3 parts" in caplog.text
     caplog.clear()
     discreet.datasets.jester(source=sheet)  # the caller's choice
     discreet.datasets.jester(parts=(1,))

@@ -12,7 +12,7 @@ import pytest
 import discreet
 from tests.docs.pages import ROOT
 
-EXTERNAL = re.compile(r"[a-z]+:|//")
+EXTERNAL = re.compile(r"(?!data:)[a-z]+:|//")
 
 
 class Page(HTMLParser):
@@ -49,7 +49,7 @@ def test_links_and_anchors_lead_somewhere_and_nothing_is_loaded_from_outside(sit
     for path, page in pages.items():
         assert not [address for address in page.loaded if EXTERNAL.match(address)], path
         for link in (*page.links, *page.loaded):
-            if EXTERNAL.match(link):
+            if EXTERNAL.match(link) or link.startswith("data:"):
                 continue
             place, _, anchor = unquote(link).partition("#")
             target = (path.parent / place).resolve() if place else path
@@ -65,6 +65,14 @@ def test_examples_and_proofs_of_the_reference_are_code_and_links(site: Path) -> 
     assert text.count("Examples:") > 7
     assert "<details" not in text  # which is what a heading that the parser does not know becomes
     assert 'href="../proofs/dpals.html"' in text
+
+
+def test_the_landing_page_has_the_picture_and_the_plot_and_notebooks_are_pages(site: Path) -> None:
+    home = Page(site / "index.html")
+    assert {"guide/browser.png", "results/accuracy.svg"} <= set(home.loaded)
+    for name in ("ratings", "clicks"):
+        assert f"notebooks/{name}.html" in home.links
+        assert (site / "notebooks" / f"{name}.html").read_text(encoding="utf-8").count('class="output"') > 5
 
 
 def test_every_public_name_has_a_place_in_the_reference(site: Path) -> None:

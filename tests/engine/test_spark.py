@@ -334,7 +334,15 @@ def test_spark_connect_is_refused() -> None:
         discreet.read(frame, engine="spark")
 
 
-@pytest.mark.parametrize("given", [{"engine": "cloud"}, {"partitions": 3}, {"engine": "spark", "cache": "folder"}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"engine": "cloud"},
+        {"partitions": 3},
+        {"engine": "spark", "cache": "folder"},
+        {"engine": "spark", "separator": ";"},
+    ],
+)
 def test_what_read_refuses(given: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"engine|cache"):
+    with pytest.raises(DataError, match=r"engine|cache|separator"):
         discreet.read([("u", "i", 1.0)], **given)

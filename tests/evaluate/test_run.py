@@ -106,33 +106,21 @@ def test_what_is_seen_can_be_found_if_wanted() -> None:
 
 def test_buckets_by_hand() -> None:
     per_item = np.array([1, 9, 4, 4, 0, 2])
-    assert divided(per_item, 3, "items").tolist() == [2, 0, 0, 1, 2, 1]
-    assert divided(per_item, 4, "items").tolist() == [2, 0, 0, 1, 3, 1]
-    # in order 9 4 4 2 1 0 of 20: the middles are 4.5, 11, 15, 18, 19.5, 20
-    assert divided(per_item, 2, "interactions").tolist() == [1, 0, 1, 1, 1, 1]
-    assert divided(per_item, 4, "interactions").tolist() == [3, 0, 2, 3, 3, 3]
-    assert divided(np.zeros(3, np.int64), 3, "interactions").tolist() == [0, 0, 0]
+    assert divided(per_item, 3).tolist() == [2, 0, 0, 1, 2, 1]
+    assert divided(per_item, 4).tolist() == [2, 0, 0, 1, 3, 1]
 
 
 @settings(max_examples=80)
-@given(
-    st.lists(st.integers(0, 50), min_size=1, max_size=40),
-    st.integers(1, 10),
-    st.sampled_from(["items", "interactions"]),
-)
-def test_buckets_are_ordered_and_even(per_item: list[int], n: int, by: Any) -> None:
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=40), st.integers(1, 10))
+def test_buckets_are_ordered_and_even(per_item: list[int], n: int) -> None:
     n = min(n, len(per_item))
     popular = np.array(per_item)
-    bucket = divided(popular, n, by)
+    bucket = divided(popular, n)
     assert ((bucket >= 0) & (bucket < n)).all()
     order = np.argsort(-popular, kind="stable")
     assert (np.diff(bucket[order]) >= 0).all()
-    if by == "items":
-        sizes = np.bincount(bucket, minlength=n)
-        assert sizes.max() - sizes.min() <= 1
-    else:
-        mass = np.bincount(bucket, popular, minlength=n)
-        assert (mass <= popular.sum() / n + popular.max()).all()
+    sizes = np.bincount(bucket, minlength=n)
+    assert sizes.max() - sizes.min() <= 1
 
 
 def test_bucket_metrics_by_hand() -> None:
@@ -174,12 +162,11 @@ def test_buckets_of_users_by_hand() -> None:
         evaluate(model, test, buckets=2, **{**options, "metrics": "coverage@1"})
 
 
-@pytest.mark.parametrize("by", ["items", "interactions"])
-def test_buckets_add_up(by: Any) -> None:
+def test_buckets_add_up() -> None:
     model, test, history = random_case(30, 20, 4)
-    result = evaluate(model, test, history=history, metrics=["rmse", "mae"], buckets=4, bucket_by=by)
+    result = evaluate(model, test, history=history, metrics=["rmse", "mae"], buckets=4)
     per_item = counts(history, test.items)
-    bucket = divided(per_item, 4, by)
+    bucket = divided(per_item, 4)
     sizes = np.bincount(bucket[test.indices], minlength=4)
     errors = [part.scores["mae"].value for part in result.buckets]
     assert np.nansum(sizes * np.array(errors)) / sizes.sum() == pytest.approx(result["mae"])
@@ -276,7 +263,7 @@ def test_coverage_alone() -> None:
         ({"buckets": 2.5}, "^buckets: a whole number of at least 1"),
         ({"buckets": True}, "^buckets: a whole number of at least 1"),
         ({"buckets": 11}, "^buckets: 11 buckets cannot be made of 10 items"),
-        ({"buckets": 2, "bucket_by": "users"}, "^bucket_by: must be 'items', 'interactions' or 'history'"),
+        ({"buckets": 2, "bucket_by": "users"}, "^bucket_by: must be 'items' or 'history'"),
         ({"buckets": 2, "metrics": "mrr"}, "^buckets: none of the metrics can be divided by item; rmse"),
         ({"popularity": [1, 2]}, "^popularity: Interactions were expected, not list"),
         ({"history": None}, "^history: Interactions were expected, not NoneType; see discreet.read"),

@@ -53,23 +53,6 @@ def test_claims_about_several_rows() -> None:
     assert ratio_of("rmse", {"x": 0.1}, {"x": 0.9})(rows) is None
 
 
-def test_where_each_run_has_its_own_data_all_points_are_measured_before_any_is_again(entry: Entry) -> None:
-    counts: list[str] = []
-    one = entry(counts, by_run=True)
-    rows = list(one.rows(Options()))
-    assert (
-        counts == [*["one, as published"] * 2, *["one"] * 2, "plain"] + ([*["one, as published"] * 2, *["one"] * 2]) * 2
-    )
-    assert [row["runs"] for row in rows] == [1] * 5 + [2] * 4 + [3] * 4
-    same = {one.identity(row): row for row in entry().rows(Options())}
-    for row in [rows[4], *rows[-4:]]:  # the same means and deviations as of all runs at once
-        assert {**row, "seconds": 0} == {**same[one.identity(row)], "seconds": 0}
-    counts.clear()
-    again = list(one.rows(Options(), rows[4:7]))  # stopped then: the first two points have two runs, the others none
-    assert [row["runs"] for row in again] == [1] * 2 + [2] * 2 + [3] * 4
-    assert not list(one.rows(Options(), [rows[4], *rows[-4:]]))
-
-
 def test_the_docstring_has_the_title_and_the_protocol() -> None:
     def fig1(options: Options) -> list[Point]:
         """Figure 1: a title.

@@ -261,11 +261,11 @@ def test_charges_that_arise_elsewhere() -> None:
 
 def test_a_charge_says_where_its_randomness_came_from() -> None:
     ledger = budget(filter="renyi", epsilon=3)
-    sampled = Cost.of(SampledGaussian(0.5, 0.01), 10)
-    entry = ledger.charge(sampled, "steps", source=ledger.noise_source, noise=Gaussian(2.0), sensitivity=1.0, count=10)
+    sampled = Cost.of(SampledGaussian(0.5, 0.01))
+    entry = ledger.charge(sampled, "a step", source=ledger.noise_source, noise=Gaussian(2.0), sensitivity=1.0)
     assert ledger.events == [entry]
     assert entry.body["noise"] == {"kind": "gaussian", "std": 2.0, "symmetric": False}
-    assert (entry.body["sensitivity"], entry.body["count"], entry.body["secure"]) == (1.0, 10, True)
+    assert (entry.body["sensitivity"], entry.body["secure"]) == (1.0, True)
     assert "AES-256" in entry.body["source"]
     users = DeclaredNoise("coins of the users' own")
     assert ledger.charge(Cost.of_mu(0.1), "bits", source=users).body["source"] == users.name
@@ -302,10 +302,10 @@ def test_declared_noise_draws_nothing() -> None:
         (Cost.of_mu(0.5), {"noise": Gaussian(2.0)}),
         (Cost.of_mu(0.5), {"sensitivity": 1.0}),
         (Cost.of_mu(0.5), {"noise": Gaussian(1.9), "sensitivity": 1.0}),
-        (Cost.of_mu(0.5), {"noise": Gaussian(2.0), "sensitivity": 1.0, "count": 2}),
+        (Cost.of_mu(0.4), {"noise": Gaussian(2.0), "sensitivity": 1.0}),
         (Cost.of_mu(0.5), {"noise": Laplace(9.0), "sensitivity": 1.0}),
         (Cost.of(SampledGaussian(0.5, 0.01)), {"noise": Gaussian(1.9), "sensitivity": 1.0}),
-        (Cost.of(SampledGaussian(0.5, 0.01)), {"noise": Gaussian(2.0), "sensitivity": 1.0, "count": 2}),
+        (Cost.of(SampledGaussian(0.4, 0.01)), {"noise": Gaussian(2.0), "sensitivity": 1.0}),
         (Cost.of(SampledGaussian(0.5, 0.01)), {"noise": Laplace(9.0), "sensitivity": 1.0}),
         (0.5, {"noise": Gaussian(2.0), "sensitivity": 1.0}),
     ],

@@ -152,10 +152,10 @@ def test_a_forgery_that_contradicts_itself_is_refused(statement: Statement, chan
 
 
 def charged(source: Any) -> Ledger:
-    """Steps over samples of the users, and bits that users flipped."""
+    """A step over a sample of the users, and bits that users flipped."""
     ledger = Ledger(epsilon=3, delta=1e-6, filter="renyi")
-    steps = Cost.of(SampledGaussian(0.5, 0.01), 10)
-    ledger.charge(steps, "steps", source=source, noise=Gaussian(2.0), sensitivity=1.0, count=10)
+    step = Cost.of(SampledGaussian(0.5, 0.01))
+    ledger.charge(step, "a step", source=source, noise=Gaussian(2.0), sensitivity=1.0)
     flipped = RandomizedResponse(epsilon=0.1)
     ledger.charge(flipped.cost(2), "bits", source=DeclaredNoise("users"), noise=flipped, sensitivity=2)
     ledger.charge(Cost.of_mu(0.01), "something else", source=DeclaredNoise("others"))
@@ -166,7 +166,7 @@ def test_a_charge_lists_its_noise_sensitivity_and_source() -> None:
     statement = Statement.parse(charged(SystemNoise()).statement().json())
     assert statement.guarantee.holds
     text = str(statement)
-    assert "| 1 | gaussian std 2, over samples of users at rate 0.01, 10 times |" in text
+    assert "| 1 | gaussian std 2, over samples of users at rate 0.01 |" in text
     assert "| 2 | randomized-response epsilon 0.1 |" in text
     assert "| - | charged elsewhere |" in text
     assert "a key per release from the operating system, users, others." in text

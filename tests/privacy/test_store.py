@@ -80,7 +80,6 @@ def test_who_waits_is_told_for_whom_and_not_without_end(
     for text in (*said, message):
         assert "is locked by" in text
         assert f"process {holder}" in text
-        assert ("stopped" if url.startswith("sqlite") else "idle in transaction") in text
     assert "Nothing was spent" in message
     assert "waited for" in message
     assert "lock_timeout" in message
@@ -113,30 +112,14 @@ def test_threads_of_one_process_and_locks_that_nobody_can_explain(
     ledger = budget(url)
     with ledger._store.transaction(), pytest.raises(LedgerUnavailable, match="another thread of this process"):
         Ledger(url, lock_timeout=0.01)
-    assert store._process(2**22 + 1) == f"process {2**22 + 1}"  # gone meanwhile; no id is as large
     monkeypatch.setattr(Path, "read_text", lambda _: "1: something else")
     with ledger._store.transaction(), pytest.raises(LedgerUnavailable, match="another process"):
         Ledger(url, lock_timeout=0.01)
 
 
-def test_a_server_that_tells_little(postgres_url: str) -> None:
-    """Users without rights see neither states nor names of other people's processes."""
-    budget(postgres_url)
-    role = f"r{sa.make_url(postgres_url).database}"
-    engine = sa.create_engine(postgres_url, poolclass=sa.NullPool)
-    with engine.connect() as connection:
-        assert store._holder(connection) == "another process"  # it has let go of the lock meanwhile
-        connection.exec_driver_sql(f"create role {role} login")
-        connection.exec_driver_sql(f"grant all on all tables in schema public to {role}")
-        connection.commit()
-        try:
-            other = Ledger(postgres_url.replace("postgres@", f"{role}@"), create=False, lock_timeout=0.05)
-            with Ledger(postgres_url)._store.transaction():
-                assert "locked by the server's process" in str(attempt(other))
-        finally:
-            connection.exec_driver_sql(f"drop owned by {role}")
-            connection.exec_driver_sql(f"drop role {role}")
-            connection.commit()
+def test_a_lock_that_was_let_go_meanwhile(postgres_url: str) -> None:
+    with sa.create_engine(postgres_url, poolclass=sa.NullPool).connect() as connection:
+        assert store._holder(connection) == "another process"
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("inf"), "long"])

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet import kernels
-from discreet.privacy import twins
 from discreet.privacy.lattice import MAX_BOUND
+from tests.privacy import twins
 
 HOSTILE = [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, -5e-324, 2.2e-308, 1.7e308, -1.7e308, 1.0, -1.0, 1e-9, 0.1]
 number = st.sampled_from(HOSTILE) | st.floats(allow_nan=True, allow_infinity=True) | st.floats(-3, 3)

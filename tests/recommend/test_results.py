@@ -113,3 +113,40 @@ def test_made_by_hand():
     made = Recommendations(["a"], np.array([1.5]), note="hello")
     assert repr(made).splitlines() == ["rank  item  score", "1     a     1.5", "(hello)"]
     assert made.to_frame().num_rows == 1
+
+
+@pytest.mark.parametrize("library", TYPES)
+def test_titles_are_in_tables(ids, ratings, library):
+    called = {item: None if item == ids[0] else f"The {item}" for item in ids}
+    frame = pd.DataFrame({"item": called.keys(), "title": called.values()})
+    model = Popularity().fit(ratings.with_public(items=frame))
+    one, many, why = model.recommend({}, 7), model.recommend(ratings, 2), model.explain([ids[3], ids[0]], ids[4])
+    for found, before in ((one, "rank"), (many, "rank"), (why, "contribution")):
+        rows = found.to_frame(library)
+        table = rows if library == "pyarrow" else pa.table(rows)
+        assert table.column_names[-2:] == [before, "title"]
+        pairs = zip(table["item"].to_pylist(), table["title"].to_pylist(), strict=True)
+        assert all(called[item] == title for item, title in pairs)
+    empty = model.recommend(ids)
+    assert empty.to_frame("pyarrow").schema == one.to_frame("pyarrow").schema
+
+
+def test_notebooks_show_tables(ids, ratings):
+    frame = pd.DataFrame({"item": ids, "title": [f"<b>{item}</b>" for item in ids]})
+    model = Popularity().fit(ratings.with_public(items=frame))
+    one, many, why = model.recommend({}, 3), model.recommend(ratings, 2), model.explain([ids[3]], ids[4])
+    for found, heads in (
+        (one, ("rank", "item", "score", "title")),
+        (many, ("user", "rank", "item", "score", "title")),
+        (why, ("item", "rating", "adds", "")),
+    ):
+        shown = found._repr_html_()
+        assert "".join(f"<th>{head}</th>" for head in heads) in shown
+        assert "<b>" not in shown
+        assert "&lt;b&gt;film" in shown
+    assert "no history" in one._repr_html_()
+    assert many._repr_html_().count("<tr>") == 1 + 2 * 5
+    assert "first 5 users" in many._repr_html_()
+    assert "first" not in model.recommend(ratings[:2], 2)._repr_html_()
+    plain = Popularity().fit(ratings).recommend({}, 3)._repr_html_()
+    assert "title" not in plain

@@ -261,18 +261,6 @@ class OneRun:
             low, high = (middle, high) if self.chance(middle, delta) <= level else (low, middle)
         return low
 
-    def detectable(self, claim: float, delta: float, level: float = EACH) -> float:
-        """The smallest true epsilon that this many guesses would prove to be above a claim, with probability 95%.
-
-        If each canary can be guessed with odds e^epsilon, which is the most that epsilon allows.
-        """
-
-        def detected(epsilon: float) -> bool:
-            right = int(binom.ppf(1 - SURELY, self.guesses, float(expit(epsilon))))
-            return OneRun(self.canaries, self.guesses, right).chance(claim, delta) <= level
-
-        return least(detected, claim)
-
 
 def one_run(
     make: Callable[[], Any], crowd: Interactions, people: list[Row], *, alarms: Alarms
@@ -296,12 +284,11 @@ def one_run(
     # Delta counts once for every canary: unless it is far below the level, nothing can be proved.
     delta = min(guarantee.delta, SMALL * level)
     proved, claim = run.epsilon(delta, level), guarantee.epsilon_at(delta)
-    noticed = run.detectable(claim, delta, level)
     words = (
         f"one fit with {len(people):,} canaries, each in it or not: {right:,} of {2 * half:,} guesses were right, "
-        f"which proves epsilon >= {proved:.3g} at delta {delta:.0e}, of {claim:.3g} claimed; {could(noticed)}"
+        f"which proves epsilon >= {proved:.3g} at delta {delta:.0e}, of {claim:.3g} claimed"
     )
-    figures = {"proved": proved, "claimed": claim, "right": right, "guesses": 2 * half, "detectable": noticed}
+    figures = {"proved": proved, "claimed": claim, "right": right, "guesses": 2 * half}
     return Finding(ONE_RUN, proved <= claim, words, figures, tests=1), run
 
 

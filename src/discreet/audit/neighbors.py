@@ -142,13 +142,6 @@ def board(flipped: tuple[int, ...]) -> Interactions:
     return dataclasses.replace(made, values=values, value_range=(-1.0, 1.0))
 
 
-@cache
-def unanimous(flipped: tuple[int, ...]) -> Interactions:
-    """A 20 x 20 matrix of bits that are all 1, except for those flipped."""
-    rows = [(at // 20, at % 20, -1.0 if at in flipped else 1.0) for at in range(400)]
-    return read(rows, items=list(range(20)), value_range=(-1, 1))
-
-
 def rows(person: Any, kinds: int = 1) -> Array:
     """Rows of one or several orthogonal kinds, and one more row."""
     crowd = np.zeros((3000, 12))

@@ -63,9 +63,6 @@ _epsilon = lru_cache(4096)(Cost.epsilon)  # slow, and computed for the same rele
 
 # Fits a model, paid for by a ledger, and returns the result that has the guarantee
 Fit = Callable[[Any, Any, Ledger], Any]
-# For releases that stay secret: the answers with which a fit on the neighbor gives the same result, and for each of
-# their labels the log density ratio of these and the first fit's answers, as a share of the declared sensitivity
-Couple = Callable[["Recording", Any, Any], tuple[list[Array], dict[str, float]]]
 
 
 # One fit, watched
@@ -287,7 +284,6 @@ class Replay:
     second: Recording  # on the neighbor, with the same released values
     moved: dict[str, float]  # how far one person moved each label, as a fraction of its declared sensitivity
     findings: list[Finding]  # the results of the comparison
-    secret: dict[str, float] = field(default_factory=dict)  # as `moved`, for releases that stay secret
 
     @property
     def ok(self) -> bool:
@@ -300,7 +296,7 @@ class Replay:
 
         Given the released values, the likelihood ratio of all releases is that of one number at this distance.
         """
-        return float(np.sqrt(sum(distance**2 for distance in self._distances())))
+        return float(np.sqrt(sum(distance**2 for distance in self._distances)))
 
     @cached_property
     def share(self) -> float | None:
@@ -322,25 +318,15 @@ class Replay:
             cost = Cost.of(SampledGaussian(each.mu * least, each.probability), count) if least else Cost()
             return cost.epsilon(guarantee.delta) / float(guarantee.epsilon)
         pure = not any(isinstance(release.noise, Gaussian) for release in self.first.releases)
-        return sum(self._distances()) / float(guarantee.epsilon) if pure and not guarantee.delta else None
+        return sum(self._distances) / float(guarantee.epsilon) if pure and not guarantee.delta else None
 
-    def _distances(self) -> Iterator[float]:
+    @property
+    def _distances(self) -> list[float]:
         """For each release the distance, in units of its noise."""
-        for one, other in _pairs(self.first, self.second):
-            secret = self.secret.get(one.label)
-            yield (one.distance(other) if secret is None else secret * one.sensitivity) / one.scale
+        return [one.distance(other) / one.scale for one, other in _pairs(self.first, self.second)]
 
 
-def replay(
-    make: Callable[[], Any],
-    data: Any,
-    neighbor: Any,
-    *,
-    seed: int = 7,
-    fit: Fit = fit_once,
-    couple: Couple | None = None,
-    told: Sequence[Array] = (),
-) -> Replay:
+def replay(make: Callable[[], Any], data: Any, neighbor: Any, *, seed: int = 7, fit: Fit = fit_once) -> Replay:
     """Fit on both, and compare.
 
     Args:
@@ -349,17 +335,12 @@ def replay(
         neighbor: The same with one person added, removed or changed, according to the model's guarantee.
         seed: Of the noise.
         fit: How the model is fitted, if not by one call of `fit`.
-        couple: For models with releases that stay secret.
-        told: The values of the first releases, if not left to chance.
     """
-    first = fitted(make, data, fit, answers=told, seed=seed)
-    answers, secret = (first.answers, {}) if couple is None or first.error else couple(first, data, neighbor)
-    second = fitted(make, neighbor, fit, answers=answers, seed=seed)
-    findings = [_events(first, second)]
-    furthest = {**moved(first, second), **secret}
+    first = fitted(make, data, fit, seed=seed)
+    second = fitted(make, neighbor, fit, answers=first.answers, seed=seed)
+    findings, furthest = [_events(first, second)], moved(first, second)
     if len(first.releases) == len(second.releases):
-        too_far = {one.label for one, other in _pairs(first, second) if not one.within_sensitivity(other)} - {*secret}
-        too_far |= {label for label, share in secret.items() if share > 1 + ROUNDING}
+        too_far = {one.label for one, other in _pairs(first, second) if not one.within_sensitivity(other)}
         for label, share in furthest.items():
             words = f"one person moves {label!r} by {share:.1%} of its declared sensitivity"
             figures = {"release": label, "share": share}
@@ -367,7 +348,7 @@ def replay(
         findings += [_exposed(one, other) for one, other in _pairs(first, second) if one.threshold is not None]
     if first.model is not None and second.model is not None:
         findings += [_account(first), _output(first.model, second.model), *_joint(first.model, data, neighbor)]
-    return Replay(first, second, furthest, findings, secret)
+    return Replay(first, second, furthest, findings)
 
 
 def _pairs(first: Recording, second: Recording) -> list[tuple[Release, Release]]:

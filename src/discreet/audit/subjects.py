@@ -16,22 +16,18 @@ from sklearn.base import clone
 
 import discreet
 from discreet.audit import neighbors
-from discreet.audit.replaying import Couple, Fit, Recording, Replay, fit_once, replay
+from discreet.audit.replaying import Fit, Replay, fit_once, replay
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.errors import DataError
 from discreet.evaluate import evaluate
 from discreet.models.als.training import GRAM, USERS
-from discreet.models.one_bit.contributions import LINEAR_TERM, OUTPUT, TrueBits, two_valued
-from discreet.models.one_bit.likelihood import Link
 from discreet.models.private import PrivateModel
 from discreet.privacy import Ledger
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.tune import search
-from discreet.typing import Array
 
 EPSILON, DELTA = 15.0, 1e-6  # at which a few hundred fits show how well people can be distinguished
-NUDGE = 1e-3  # of the perturbation, for the numerical derivative of an optimum
 
 Data = Callable[[Any], Any]
 Pairs = Sequence[tuple[Any, Any]]
@@ -60,8 +56,6 @@ class Subject:
         open: Whether all releases are public, so that whole fits can be distinguished by their likelihood ratio.
         runs: Fits with and without the person, in a full audit.
         fit: How the model is fitted, if not by one call of `fit`.
-        couple: For models with releases that stay secret.
-        told: The values of the first releases of a replay, if the worst case is a rare one.
     """
 
     name: str
@@ -74,13 +68,11 @@ class Subject:
     open: bool = True
     runs: int = 100
     fit: Fit = fit_once
-    couple: Couple | None = None
-    told: Sequence[Any] = ()
 
     def replay(self, pair: tuple[Any, Any]) -> Replay:
         """Fits on neighboring data."""
         data, neighbor = (self.data(person) for person in pair)
-        return replay(self.make, data, neighbor, fit=self.fit, couple=self.couple, told=self.told)
+        return replay(self.make, data, neighbor, fit=self.fit)
 
 
 def of(model: PrivateModel) -> Subject:
@@ -299,64 +291,13 @@ def _one_bit() -> list[Subject]:
     }
     make = partial(discreet.OneBit, n_jobs=1)
     of_users = partial(make, "objective", epsilon=8.0, unit="user", max_entries=6)
-    tau, perturbation = cornered(Link("probit"), ridge=0.5)
-    probit = partial(make, "objective", "probit", epsilon=4.0, tau=tau, ridge=0.5)
-    near = {OUTPUT: "how far from the optimum the solver may stop, farther than it does"}
-    coupled: dict[str, Any] = {"open": False, "couple": secret_perturbation, "told": [perturbation]}
     return [
         *(
             Subject(f"OneBit, {name}, flip", partial(make, **params), neighbors.board, [((17,), ()), ((0,), ())])
             for name, params in mechanisms.items()
         ),
         Subject("OneBit, objective, flip of a user", of_users, neighbors.board, [(tuple(range(15)), ())]),
-        Subject("OneBit, probit objective, flip", probit, neighbors.unanimous, [((), (0,))], near, **coupled),
     ]
-
-
-def secret_perturbation(
-    first: Recording, data: Interactions, neighbor: Interactions
-) -> tuple[list[Array], dict[str, float]]:
-    """The linear perturbation with which a neighbor, with one bit flipped, has the same optimum, and its likelihood.
-
-    The release is the optimum X, a function of the bits B and of a secret linear perturbation H. At the optimum, H =
-    -(l'(X; B) + ridge X + a term for the constraints), so for other bits B' it is H' = H + l'(X; B) - l'(X; B'). The
-    density of X is that of H times the determinant of A = -dH/dX. Only the diagonal entry of the bit differs, by e: the
-    ratio of the determinants is 1 + e / A, by that entry of the inverse of A, -dX/dH.
-    """
-    secret, matrix = first.releases[0], first.releases[1].statistic
-    true, other = (TrueBits.of(table, two_valued(table, None)) for table in (data, neighbor))
-    ((at,),) = np.nonzero(true.bits != other.bits)
-    mechanism = first.model._mechanism()
-    fit, link = mechanism.fit(first.model.tau), mechanism.link
-    place = true.observed.rows[at], true.observed.columns[at]
-    nudge = np.where(np.arange(len(secret.answer)) == at, NUDGE, 0.0)
-    ends = [fit.solve(true, secret.answer + way * nudge, mechanism.gap(len(nudge)))[place] for way in (-1.0, 1.0)]
-    signs = np.where(np.array([true.bits[at], other.bits[at]]) > 0, 1.0, -1.0)
-    slopes, bends = -signs * link.log_slope(signs * matrix[place]), link.bend(signs * matrix[place])
-    answer = np.array(secret.answer)
-    answer[at] += np.rint((slopes[0] - slopes[1]) / secret.step) * secret.step
-    likelier = float(np.abs(secret.answer).sum() - np.abs(answer).sum()) / secret.scale
-    likelier += float(np.log1p((bends[1] - bends[0]) * (ends[0] - ends[1]) / (2 * NUDGE)))
-    return [answer, *first.answers[1:]], {LINEAR_TERM: abs(likelier) * secret.scale / secret.sensitivity}
-
-
-def cornered(link: Link, ridge: float) -> tuple[float, Array]:
-    """tau, and the linear perturbation with which the first of many bits, all 1, matters most.
-
-    For one entry, the density of the perturbation and the determinant of second derivatives change in opposite
-    directions where no constraint is active. Here the ball holds the entry up, against its own perturbation: the matrix
-    has a large singular value, to which the entry contributes little, and a small negative one; its nuclear norm would
-    be larger if the entry were smaller. All other values are positive, so that the ball hardly keeps it from moving.
-    """
-    size, large, share, value, others, multiplier = 20, 15.0, 0.08, 0.98, 0.2, 3.0
-    small = (share * large - value) / (1 - share)
-    first = np.where(np.arange(size) == 0, share**0.5, ((1 - share) / (size - 1)) ** 0.5)
-    second = np.where(np.arange(size) == 0, (1 - share) ** 0.5, -((share / (size - 1)) ** 0.5))
-    rest = np.eye(size) - np.outer(first, first) - np.outer(second, second)
-    matrix = large * np.outer(first, first) - small * np.outer(second, second) + others * rest
-    normal = np.outer(first, first) - np.outer(second, second) + rest
-    slope = link.log_slope(matrix) - ridge * matrix - multiplier * normal
-    return large + small + (size - 2) * others, np.rint(slope.ravel() * 2**20) / 2**20  # on any finer grid
 
 
 def _components() -> list[Subject]:

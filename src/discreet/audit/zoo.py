@@ -34,15 +34,12 @@ from discreet.models.base import Model
 from discreet.models.centering import Centering
 from discreet.models.frank_wolfe.estimate import COVARIANCE
 from discreet.models.gradient.model import DPGradientDescent
-from discreet.models.one_bit.contributions import PerturbedObjective
 from discreet.models.one_bit.published import PublishedObjective, PublishedOutput
 from discreet.models.spectral import pca
 from discreet.models.spectral.choices import SECOND_MOMENT
-from discreet.models.spectral.contributions import Cleansing
 from discreet.models.spectral.model import DPSVD
 from discreet.privacy import (
     Gaussian,
-    Laplace,
     Ledger,
     ProductSum,
     RandomizedResponse,
@@ -192,34 +189,11 @@ def half_the_triangle(real: Any, self: Gaussian, statistic: Any, source: Any) ->
     return np.triu(noisy) + np.tril(_exact(statistic), -1) if self.symmetric else noisy
 
 
-@mutant("a common slip with GOE noise", GRADIENT, Gaussian, "add")
-def diagonal_too_quiet(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
-    """The diagonal of a symmetric matrix gets noise of std / sqrt 2, like the rest."""
-    if not self.symmetric:
-        return real(self, statistic, source)
-    upper = np.triu(real(Gaussian(self.std * math.sqrt(0.5)), statistic, source))
-    return upper + np.triu(upper, 1).swapaxes(-1, -2)
-
-
 @mutant("workers of data loaders, NumPy's global generator", SVD)
 def noise_reused_after_a_fork() -> Patch:
     """A source with a state gives forked workers the same noise."""
     state = InsecureSeededNoise(0)
     return patch.object(SystemNoise, "fresh_key", lambda self: state.fresh_key())
-
-
-@mutant("diffprivlib: sensitivity 0 meant no noise", CLEANSED, Reservation, "release")
-def a_release_without_noise(real: Any, self: Reservation, statistic: Any, *given: Any) -> Any:
-    """A release is recorded and charged, and returned exactly."""
-    answer = real(self, statistic, *given)
-    return _exact(statistic) if given[-1] == "item counts" else answer
-
-
-@mutant("clipping 'outliers' of noise", OBJECTIVE, Laplace, "add")
-def noise_cut_off(real: Any, self: Laplace, statistic: Any, source: Any) -> Any:
-    """With bounded noise, some answers are possible on only one of two neighbors."""
-    exact = _exact(statistic)
-    return np.clip(real(self, statistic, source), exact - self.scale, exact + self.scale)
 
 
 @mutant(
@@ -268,9 +242,6 @@ MUTANTS += [
          "gradient clipping in batches, not per person", _clip_of_the_sum),
         ("clip of entries", "Each number is cut to the bound that the whole row is charged for.",
          "clip by value in place of clip by norm", lambda rows, bound: np.clip(rows, -bound, bound)),
-        ("scaled by the data's own maximum", "Every row is divided by the length of the longest.",
-         "a reference implementation of a private recommender",
-         lambda rows, bound: rows * (bound / float(_lengths(rows).max()))),
         ("clip with max for min", "The rule u max(1, c / |u|) lengthens short rows and leaves long ones as they are.",
          "DPALS 2021, definition of clip",
          lambda rows, bound: rows * np.maximum(1, bound / np.maximum(_lengths(rows), 1e-9))),
@@ -373,12 +344,6 @@ def a_release_missing_from_the_ledger(real: Any, self: Any, *given: Any) -> Any:
     """The matrix lambda_0 K is released, but counts in no total."""
     statistic, _, noise, label = given
     return noise.add(statistic, self._ledger.noise_source) if label == published_training.GRAM else real(self, *given)
-
-
-@mutant("SVD baselines scale by exact |Omega|", CLEANSED, Cleansing, "run")
-def the_exact_mean_of_the_data(real: Any, self: Any, releaser: Releaser, ratings: Any, n_users: float) -> Any:
-    """A mean of the data, taken as if it were public, shows in every item's average."""
-    return real(replace(self, centre=float(ratings.values.mean())), releaser, ratings, n_users)
 
 
 @mutant(
@@ -595,8 +560,4 @@ MUTANTS += [
            pairs=[((1,), ())], data=_two_groups, params=_OUTPUT),
     Mutant("probit without its Jacobian", "The density of the optimum contains the ratio of second derivatives.",
            "one-bit completion 2021, ObjP", OBJECTIVE, _unsaid, params={"link": "probit", "calibration": "published"}),
-    Mutant("probit without its Jacobian, at a certified optimum",
-           "With all else right, a bit costs more than its linear perturbation, by the ratio of second derivatives.",
-           "one-bit completion 2021, ObjP", "OneBit, probit objective, flip",
-           lambda: patch.object(PerturbedObjective, "extra", 0.0)),
 ]  # fmt: skip

@@ -54,10 +54,8 @@ def evaluate(
     relevant: Relevant = None,
     buckets: Annotated[int | None, Option(help="Also measure in this many buckets of items or users.")] = None,
     bucket_by: Annotated[
-        Literal["items", "interactions", "history"],
-        Option(
-            help="Buckets with equal numbers of items or interactions, by popularity; or of users, by their history."
-        ),
+        Literal["items", "history"],
+        Option(help="Buckets with equal numbers of items, by popularity; or of users, by their history."),
     ] = "items",
     plot: Annotated[Path | None, Option(help="Where to draw the result: .png, .svg, .pdf.")] = None,
     table: inputs.TestedTable,

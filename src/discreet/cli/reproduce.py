@@ -43,7 +43,7 @@ def reproduce(
         raise Misuse("give the name of a table or figure; --list shows them")
     if list_all:
         found = [_entry(one) for one in papers.every()]
-        show(found, grid(("name", "title", "data", "at hand"), map(_listed, found)))
+        show(found, grid(("name", "title", "data", "available"), map(_listed, found)))
         return
     if as_published and exact:
         raise Misuse("--as-published and --exact: give one of them; without them both are run")

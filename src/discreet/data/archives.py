@@ -1,4 +1,4 @@
-"""The files of a data set, given, at hand or downloaded, and how to unpack archives, which may come from anyone."""
+"""The files of a data set, given, found or downloaded, and how to unpack archives, which may come from anyone."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class DataSet:
         return (f"{self.name}.parquet", *(source.file for source in self.downloads), *alias, self.name)
 
     def where(self) -> Path | None:
-        """The file or folder at hand, if there is one."""
+        """The file or folder of the data, if it was found."""
         return archives.at_hand(*self.files)
 
 
@@ -233,8 +233,8 @@ def jester(*, source: Path_ = None, parts: tuple[int, ...] | None = None) -> Int
 
 def _tell_parts(n: int) -> None:
     if n < 3:
-        count = "1 of its 3 parts is" if n == 1 else f"{n} of its 3 parts are"
-        log.warning("jester: only %s at hand, and loaded; pass parts=(1, 2, 3) to download all", count)
+        count = f"{n} of its 3 parts"
+        log.warning("jester: found and loaded only %s; pass parts=(1, 2, 3) to download all", count)
 
 
 def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...], *, whole: bool) -> Interactions:

@@ -251,7 +251,7 @@ class Interactions(Declared):
         if items is not None and self.catalogue.selection is not None:
             raise DataError(
                 "items: they come from a private choice, which makes them public, and every guarantee for this table "
-                "must include it; to declare others, read the table anew"
+                "must include it; to declare others, read the table again"
             )
         if items is observed_items_are_public:
             changed = replace(changed, catalogue=self.catalogue.of_origin(OBSERVED))
@@ -347,6 +347,28 @@ class Interactions(Declared):
         return dict(zip(items, self.values[row].tolist(), strict=True))
 
     # Parts
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many users and items: those of `to_scipy()`. Tools of scikit-learn divide a table by its users."""
+        return self.n_users, self.n_items
+
+    __iter__ = None  # neither users nor interactions: `to_arrow`, `history` and `to_scipy` say which
+
+    def __getitem__(self, rows: Any) -> Interactions:
+        """The rows of some users, by number: a slice, an array of numbers, or a mask; in their order here."""
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]  # as scikit-learn asks for rows
+        try:
+            numbers = np.arange(self.n_users)[rows]
+        except (IndexError, TypeError, ValueError) as error:
+            raise DataError(f"rows: {error}; give numbers of users, or a mask with one entry for each") from None
+        if numbers.ndim != 1:
+            raise DataError("rows: a list of numbers is needed; one user's items and values are history(user)")
+        kept = np.unique(numbers)
+        if len(kept) < len(numbers):
+            raise DataError("rows: somebody is named twice, and nobody may count twice; draw without repeats")
+        return self.of_users(kept)
 
     def where(self, mask: NDArray[np.bool_]) -> Interactions:
         """The interactions where a mask (aligned with `values`) is true; users and catalog stay as they are."""

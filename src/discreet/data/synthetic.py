@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ CHOICE = 0.9  # how strongly taste decides what is watched
 MEAN, USER_SPREAD, ITEM_SPREAD, SIGNAL, NOISE = 3.05, 0.43, 0.5, 0.55, 0.75  # of ratings, in stars
 LIKED_IF_POPULAR = 0.16  # stars that an item gains for one deviation of log popularity
 LARGEST_SHARE = 0.7  # of the catalog that one user can have rated
+ORIGIN = "all those generated"  # of a catalog
 GENRES = ("Action", "Comedy", "Drama", "Documentary", "Fantasy", "Horror", "Mystery", "Romance", "Western")
 
 
@@ -51,16 +52,6 @@ class Truth:
         return self.mean + self.user_bias[:, None] + self.item_bias[None, :] + opinions
 
 
-@overload
-def synthetic_low_rank(
-    n_users: int, n_items: int = ..., rank: int = ..., *, p: float | None = ..., random_state: int = ...,
-    return_truth: Literal[False] = ...,
-) -> Interactions: ...  # fmt: skip
-@overload
-def synthetic_low_rank(
-    n_users: int, n_items: int = ..., rank: int = ..., *, p: float | None = ..., random_state: int = ...,
-    return_truth: Literal[True],
-) -> tuple[Interactions, Truth]: ...  # fmt: skip
 def synthetic_low_rank(
     n_users: int,
     n_items: int = 1000,
@@ -69,7 +60,7 @@ def synthetic_low_rank(
     p: float | None = None,
     random_state: int = 0,
     return_truth: bool = False,
-) -> Interactions | tuple[Interactions, Truth]:
+) -> Any:
     """The synthetic data of DPALS (2021), Figure 4: a low-rank matrix, seen entry by entry with probability p.
 
     The matrix is the product of two random matrices with orthonormal columns, scaled so that the observed
@@ -97,23 +88,12 @@ def synthetic_low_rank(
     spread = _factors_only(left, right).predict(users, items).std()
     truth = _factors_only(left / spread if spread > 0 else left, right)
     bound = _largest(truth)
-    made = _table(truth, users, items, truth.predict(users, items), (-bound, bound))
-    return (made, truth) if return_truth else made
+    return _generated(truth, (users, items, truth.predict(users, items)), (-bound, bound), return_truth)
 
 
-@overload
-def rank_one(
-    n_users: int = ..., n_items: int = ..., *, per_user: int = ..., random_state: int = ...,
-    return_truth: Literal[False] = ...,
-) -> Interactions: ...  # fmt: skip
-@overload
-def rank_one(
-    n_users: int = ..., n_items: int = ..., *, per_user: int = ..., random_state: int = ...,
-    return_truth: Literal[True],
-) -> tuple[Interactions, Truth]: ...  # fmt: skip
 def rank_one(
     n_users: int = 500_000, n_items: int = 400, *, per_user: int = 80, random_state: int = 0, return_truth: bool = False
-) -> Interactions | tuple[Interactions, Truth]:
+) -> Any:
     """The synthetic data of Frank-Wolfe (2018): Y = u v^T with largest absolute entry 1.
 
     u and v have independent entries, uniform on [-1, 1], each scaled to largest absolute entry 1. Each user
@@ -141,20 +121,9 @@ def rank_one(
     users = np.repeat(np.arange(n_users), per_user)
     flat = items.ravel()
     values = truth.user_factors[users, 0] * truth.item_factors[flat, 0]
-    made = _table(truth, users, flat, values, (-1.0, 1.0))
-    return (made, truth) if return_truth else made
+    return _generated(truth, (users, flat, values), (-1.0, 1.0), return_truth)
 
 
-@overload
-def one_bit(
-    n_users: int = ..., n_items: int = ..., *, rank: int = ..., alpha: float = ..., link: str = ...,
-    sigma: float = ..., observed: float = ..., random_state: int = ..., return_truth: Literal[False] = ...,
-) -> Interactions: ...  # fmt: skip
-@overload
-def one_bit(
-    n_users: int = ..., n_items: int = ..., *, rank: int = ..., alpha: float = ..., link: str = ...,
-    sigma: float = ..., observed: float = ..., random_state: int = ..., return_truth: Literal[True],
-) -> tuple[Interactions, Truth]: ...  # fmt: skip
 def one_bit(
     n_users: int = 100,
     n_items: int = 100,
@@ -166,7 +135,7 @@ def one_bit(
     observed: float = 0.15,
     random_state: int = 0,
     return_truth: bool = False,
-) -> Interactions | tuple[Interactions, Truth]:
+) -> Any:
     """The synthetic data of one-bit completion (2021): signs of a low-rank matrix plus noise, +1 or -1.
 
     M = M1 M2^T with entries of M1 and M2 uniform on [-1/2, 1/2], scaled to infinity norm alpha; an entry is
@@ -194,8 +163,7 @@ def one_bit(
     users, items = _bernoulli(n_users, n_items, observed, rng)
     noise = rng.logistic(size=len(users)) if link == "logistic" else sigma * rng.standard_normal(len(users))
     signs = np.where(truth.predict(users, items) + noise >= 0, 1.0, -1.0)
-    made = _table(truth, users, items, signs, (-1.0, 1.0))
-    return (made, truth) if return_truth else made
+    return _generated(truth, (users, items, signs), (-1.0, 1.0), return_truth)
 
 
 def _require_sizes(n_users: int, n_items: int) -> None:
@@ -235,10 +203,11 @@ def _largest(truth: Truth) -> float:
     )
 
 
-def _table(truth: Truth, users: Array, items: Array, values: Floats, bounds: tuple[float, float]) -> Interactions:
+def _generated(truth: Truth, rows: tuple[Array, Array, Array], bounds: tuple[float, float], return_truth: bool) -> Any:
     """Entries in order of user and item, as Interactions. Ids are the numbers; no user is left out."""
-    catalogue = Catalogue(np.arange(len(truth.item_factors)), origin="all those generated")
-    return made_table(catalogue, np.arange(len(truth.user_factors)), (users, items, values), bounds)
+    catalogue = Catalogue(np.arange(len(truth.item_factors)), origin=ORIGIN)
+    made = made_table(catalogue, np.arange(len(truth.user_factors)), rows, bounds)
+    return (made, truth) if return_truth else made
 
 
 def made_table(
@@ -413,4 +382,4 @@ def _catalogue(truth: Truth) -> Catalogue:
     genres = ["|".join(named[k] for k in np.flatnonzero(row)) for row in strong]
     titles = [f"Film {number}" for number in range(1, n_items + 1)]
     columns = pa.table({"title": pa.array(titles, pa.large_string()), "genres": pa.array(genres, pa.large_string())})
-    return Catalogue(Ids(np.arange(1, n_items + 1)), columns, origin="all those generated")
+    return Catalogue(Ids(np.arange(1, n_items + 1)), columns, origin=ORIGIN)

@@ -20,7 +20,7 @@ from discreet.data.catalogue import to_library
 from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra, PrivacyError
 from discreet.evaluate.metrics import Metric, best_models, parse
-from discreet.evaluate.result import ON_PLOTS, html_table, new_axes, number, paragraphs
+from discreet.evaluate.result import ON_PLOTS, new_axes, number
 from discreet.evaluate.run import evaluate, pair
 from discreet.evaluate.runs import Question, Run, Store, context_of
 from discreet.models.als import ALS
@@ -31,7 +31,7 @@ from discreet.privacy import Ledger
 from discreet.privacy.noise import InsecureSeededNoise
 from discreet.privacy.statement import CSS as STATEMENT_CSS
 from discreet.privacy.statement import article
-from discreet.recommend.results import aligned
+from discreet.recommend.results import aligned, html_table, paragraphs
 from discreet.validation import positive, probability, whole
 
 Kind: TypeAlias = Model | Recommender | type[Model] | type[Recommender]
@@ -114,7 +114,7 @@ def tradeoff(
         if not any(_gives(model, metric) for metric in asked):
             raise DataError(f"metrics: {name} is measured by none of them; ask for recall@20, or for rmse, besides")
     lines = _usual(asked, contenders.values()) if baselines is None else dict(baselines)
-    if baselines is None:  # whoever is a contender is no baseline
+    if baselines is None:  # a contender is not a baseline
         lines = {name: model for name, model in lines.items() if name not in contenders}
     if twice := set(lines) & set(contenders):
         raise DataError(f"baselines: {', '.join(sorted(twice))} is among the models too; give it another name")

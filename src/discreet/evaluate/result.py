@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 
 from discreet.data.catalogue import to_library
 from discreet.errors import DataError, MissingExtra
-from discreet.recommend.results import aligned
+from discreet.recommend.results import aligned, html_table, paragraphs
 
 if TYPE_CHECKING:
     from discreet.privacy.guarantee import Guarantee
@@ -52,7 +51,7 @@ class Evaluation(dict[str, float]):
         confidence: The level of the intervals, or None if there are none.
         buckets: The same metrics by popularity of the target, the most popular items first; or by the length of users'
             histories, the shortest first; if asked for.
-        bucket_by: "items", "interactions" or "history".
+        bucket_by: "items" or "history".
         guarantee_: What a private evaluation promises; None if the numbers are exact.
         noise_std_: The standard deviation of a private evaluation's noise on the sums over users; else None.
     """
@@ -114,7 +113,7 @@ class Evaluation(dict[str, float]):
     def _bucket_title(self) -> str:
         if self.bucket_by == "history":
             return "By the length of the history, in buckets of about equal numbers of users, the shortest first"
-        return f"By popularity of the target, in buckets of equal numbers of {self.bucket_by}, the most popular first"
+        return "By popularity of the target, in buckets of equal numbers of items, the most popular first"
 
     def _bucket_rows(self) -> list[list[str]]:
         first = self.buckets[0]
@@ -252,16 +251,3 @@ def _interval(score: Score) -> str:
 def span(score: Score) -> str:
     """An interval in few characters, for tables with many."""
     return "" if math.isnan(score.low) else f"{score.low:.3f}–{score.high:.3f}"
-
-
-def paragraphs(sentences: Sequence[str]) -> str:
-    """Sentences as HTML."""
-    return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
-
-
-def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table as HTML; the first row is its head."""
-    head, *body = rows
-    cells = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
-    heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"

@@ -43,7 +43,7 @@ def evaluate(
     exclude_seen: bool = True,
     popularity: Interactions | None = None,
     buckets: int | None = None,
-    bucket_by: Literal["items", "interactions", "history"] = "items",
+    bucket_by: Literal["items", "history"] = "items",
     confidence: float | None = 0.95,
     n_boot: int | None = None,
     random_state: int | None = 0,
@@ -88,8 +88,8 @@ def evaluate(
         popularity: Where the popularity of items is counted, for novelty and buckets; by default in `history`.
         buckets: The number of buckets in which to measure too: of items by popularity (rmse, mae, accuracy and recall
             of the targets among them), or of users by the length of their histories (all metrics but coverage).
-        bucket_by: Whether buckets have equal numbers of "items", of "interactions", or of users by "history". Users
-            with equally long histories are in the same bucket, so that there may be fewer.
+        bucket_by: Whether buckets have equal numbers of "items", or of users by "history". Users with equally long
+            histories are in the same bucket, so that there may be fewer.
         confidence: The level of the intervals; None for no intervals.
         n_boot: The number of resamples of users for the intervals; 1000 by default.
         random_state: The seed of the resamples.
@@ -134,8 +134,10 @@ def evaluate(
         share = np.maximum(counts(source, model.items_), 1)  # times the number of users
         task = replace(task, bits=np.log2(max(source.n_users, 1)) - np.log2(share))
     n_buckets = 0 if buckets is None else _count("buckets", buckets)
+    if bucket_by not in ("items", "history"):
+        raise DataError(f"bucket_by: must be 'items' or 'history', not {bucket_by!r}")
     by_history = bucket_by == "history"
-    task = task if by_history else _by_popularity(task, source, n_buckets, bucket_by)
+    task = task if by_history else _by_popularity(task, source, n_buckets)
     collected = collect(task)
     about = _by_history(collected, n_buckets) if by_history else _items_about(task, source)
     scores = score(collected, level, _count("n_boot", N_BOOT if n_boot is None else n_boot), random_state)
@@ -227,31 +229,17 @@ def counts(popularity: Interactions, items: Ids) -> Integers:
     return found
 
 
-def divided(per_item: Integers, n_buckets: int, by: str) -> Integers:
-    """The bucket of each item, 0 for the most popular ones.
+def divided(per_item: Integers, n_buckets: int) -> Integers:
+    """The bucket of each item, 0 for the most popular ones: of equal numbers of items, or the first have one more.
 
-    Items are sorted by count, ties in the order of the catalog, and divided into buckets of equal numbers
-
-    - of "items": they differ by at most one, and the first are the larger ones;
-    - of "interactions", as nearly as whole items allow: an item is in the bucket that contains the middle of its
-      stretch of the cumulative count. An item with more than its share of all interactions can leave a bucket empty.
+    Items with equal counts are in the order of the catalog.
     """
     if n_buckets > max(len(per_item), 1):
         raise DataError(f"buckets: {n_buckets} buckets cannot be made of {len(per_item)} items; ask for fewer")
-    order = np.argsort(-per_item, kind="stable")
     bucket = np.empty(len(per_item), dtype=np.int64)
-    if by == "items":
-        sizes = [len(part) for part in np.array_split(order, n_buckets)]
-        bucket[order] = np.repeat(np.arange(n_buckets), sizes)
-    else:
-        bucket[order] = _even(per_item[order], n_buckets)
+    for number, items in enumerate(np.array_split(np.argsort(-per_item, kind="stable"), n_buckets)):
+        bucket[items] = number
     return bucket
-
-
-def _even(sizes: Integers, n_buckets: int) -> Integers:
-    """The bucket of each of some stretches one after another: the one that contains its middle."""
-    middle = (np.cumsum(sizes) - sizes / 2) / max(int(sizes.sum()), 1)
-    return np.minimum(middle * n_buckets, n_buckets - 1).astype(np.int64)
 
 
 def _by_history(collected: Collected, n_buckets: int) -> list[dict[str, float]]:
@@ -261,7 +249,8 @@ def _by_history(collected: Collected, n_buckets: int) -> list[dict[str, float]]:
     if all(metric in collected.shown for metric, _ in collected.sums):
         raise DataError("buckets: coverage is about all lists, and has none; ask for another metric too")
     lengths, at, users = np.unique(collected.lengths, return_inverse=True, return_counts=True)
-    used, of_length = np.unique(_even(users, n_buckets), return_inverse=True)
+    middle = (np.cumsum(users) - users / 2) / users.sum()  # of the users with each length, among all
+    used, of_length = np.unique((middle * n_buckets).astype(np.int64), return_inverse=True)
     bucket = of_length[at]
     for metric, _ in list(collected.sums):
         if metric not in collected.shown:  # coverage is about all lists
@@ -271,15 +260,13 @@ def _by_history(collected: Collected, n_buckets: int) -> list[dict[str, float]]:
     return [{"users": int(n.sum()), "shortest": int(some[0]), "longest": int(some[-1])} for n, some in inside]
 
 
-def _by_popularity(task: Task, source: Interactions, n_buckets: int, by: str) -> Task:
+def _by_popularity(task: Task, source: Interactions, n_buckets: int) -> Task:
     """With buckets of items, if there are any."""
-    if by not in ("items", "interactions"):
-        raise DataError(f"bucket_by: must be 'items', 'interactions' or 'history', not {by!r}")
     if not n_buckets:
         return task
     if not any(metric.has_buckets for metric in task.metrics):
         raise DataError("buckets: none of the metrics can be divided by item; rmse, mae, accuracy and recall@k can")
-    return replace(task, bucket_of=divided(counts(source, task.test.items), n_buckets, by), n_buckets=n_buckets)
+    return replace(task, bucket_of=divided(counts(source, task.test.items), n_buckets), n_buckets=n_buckets)
 
 
 def _items_about(task: Task, source: Interactions) -> list[dict[str, float]]:

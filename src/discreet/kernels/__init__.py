@@ -442,7 +442,7 @@ def top_n(
     return best, scores
 
 
-# -- integers on a grid and their sums: each function has a twin in `discreet.privacy.twins`
+# -- integers on a grid and their sums: each function has a twin in tests/privacy/twins.py
 
 
 def _require_integers(total: Array) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 _TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
 Learned: TypeAlias = tuple[dict[str, Any], Statement]  # attributes by name, and what they are certified by
-DERIVED = ("_fold_in_now", "_ranking_now", "_scorer_now")  # computed from learned attributes when first needed
+DERIVED = ("_fold_in", "_ranking", "_scorer_now")  # computed from learned attributes when first needed
 HERE = (*DERIVED, "_checkpoint")  # stays with this object until it learns again, and is not copied
-NOT_PRIVATE = "it was trained without noise, so whoever has it may learn what single people did"
+NOT_PRIVATE = "it was trained without noise, so anyone who has it may learn what individual people did"
 
 
 class Estimator:
@@ -78,10 +78,27 @@ class Estimator:
         changed = (f"{name}={value!r}" for name, value in given.items() if value is not defaults[name].default)
         return f"{type(self).__name__}({', '.join(changed)})"
 
+    def score(self, X: Any, y: Any = None) -> float:
+        """How well the fitted model does for the users of a table; more is better. See `discreet.evaluate` for more.
+
+        Minus the RMSE if the model predicts ratings and the table has them; else recall@20. These are exact numbers: no
+        guarantee covers a choice made by them, as in `GridSearchCV`. `discreet.tune.search` chooses privately.
+
+        Args:
+            X: Interactions of users whom the model need not have seen.
+            y: What to predict from X, Interactions of the same users; by default a fifth of X, which is then kept back.
+        """
+        from discreet.models.scoring import score
+
+        return score(self, X, y)
+
     def __sklearn_tags__(self) -> Any:
         from sklearn.base import BaseEstimator
 
-        return BaseEstimator.__sklearn_tags__(self)
+        tags = BaseEstimator.__sklearn_tags__(self)
+        tags.input_tags.two_d_array = False  # Interactions: cells that are empty, and what is public of them
+        tags.non_deterministic = "epsilon" in self._get_param_names()  # noise
+        return tags
 
 
 class Model(Estimator):
@@ -96,7 +113,7 @@ class Model(Estimator):
         >>> history = {3: 5.0, 14: 4.5, 15: 1.0}
         >>> found = model.recommend(history, n=5)
         >>> found.to_frame("pandas").columns.tolist()
-        ['item', 'score', 'rank']
+        ['item', 'score', 'rank', 'title']
         >>> bool(0.5 <= model.predict(history, [found.items[0]])[0] <= 5)
         True
         >>> why = model.explain(history, found.items[0])
@@ -136,9 +153,7 @@ class Model(Estimator):
     global_mean_: float
     guarantee_: Guarantee
     _checkpoint: Checkpoint
-    _fold_in_now: FoldIn
-    _ranking_now: FoldIn
-    _scorer_now: tuple[FoldIn, float | None, Scorer]
+    _scorer_now: tuple[float | None, Scorer]
 
     # To be defined by each model
 
@@ -166,6 +181,7 @@ class Model(Estimator):
     def fit(
         self,
         ratings: Any,
+        y: Any = None,
         *,
         ledger: Ledger | None = None,
         checkpoint: str | PathLike[str] | None = None,
@@ -175,6 +191,7 @@ class Model(Estimator):
 
         Args:
             ratings: Interactions, or anything that `discreet.read` takes. A Spark DataFrame stays in Spark.
+            y: Ignored, as in scikit-learn.
             ledger: Where a private model records what it spends; by default a ledger of its own.
             checkpoint: A folder for the releases of a private fit. If the process dies, the same call finishes the fit
                 that was paid for, at no further cost; until the model has been saved, it gives the same model again.
@@ -189,6 +206,7 @@ class Model(Estimator):
             NotPublic: A public input is missing, such as the items or the range of values. Nothing was spent.
             BudgetExceeded: The ledger has too little left. Nothing was spent, no data was touched.
         """
+        del y
         folder = None if checkpoint is None else Path(checkpoint)
         if folder is not None and self._not_resumable():
             raise DataError(f"checkpoint: {type(self).__name__} takes none: {self._not_resumable()}; leave it out")
@@ -239,7 +257,7 @@ class Model(Estimator):
             )
 
     def __getattr__(self, name: str) -> Any:
-        if name in (*self._ARRAYS, *self._VALUES, "catalogue_", "guarantee_", "_statement"):
+        if name in (*self._ARRAYS, *self._VALUES, "catalogue_", "guarantee_", "n_features_in_", "_statement"):
             raise NotFitted(f"{type(self).__name__} has not been fitted, so it has no {name}; call fit(ratings) first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -253,31 +271,30 @@ class Model(Estimator):
         return self.catalogue_.ids
 
     @property
-    def _fold_in(self) -> FoldIn:
-        known: FoldIn | None = vars(self).get("_fold_in_now")
-        if known is None:
-            self._require_sound()
-            known = self._fold_in_now = self._make_fold_in()
-        return known
+    def n_features_in_(self) -> int:
+        """How many items: what scikit-learn calls the columns of the table that was learned from."""
+        return len(self.catalogue_)
 
-    @property
+    @cached_property
+    def _fold_in(self) -> FoldIn:
+        self._require_sound()
+        return self._make_fold_in()
+
+    @cached_property
     def _ranking(self) -> FoldIn:
-        known: FoldIn | None = vars(self).get("_ranking_now")
-        if known is None:
-            self._require_sound()
-            known = self._ranking_now = self._make_ranking()
-        return known
+        self._require_sound()
+        return self._make_ranking()
 
     @property
     def _scorer(self) -> Scorer:
         """Computes scores for lists from a user's vector."""
         fold_in, variance = self._ranking, self._score_variance()
         caution = None if variance is None else variance[0]
-        known: tuple[FoldIn, float | None, Scorer] | None = vars(self).get("_scorer_now")
-        if known is None or known[0] is not fold_in or known[1] != caution:
+        known: tuple[float | None, Scorer] | None = vars(self).get("_scorer_now")
+        if known is None or known[0] != caution:
             scorer = Scorer.of(fold_in.columns, fold_in.base, self._cold()[0], variance)
-            known = self._scorer_now = fold_in, caution, scorer
-        return known[2]
+            known = self._scorer_now = caution, scorer
+        return known[1]
 
     @property
     def _predicts_ratings(self) -> bool:
@@ -354,7 +371,7 @@ class Model(Estimator):
         return serving.blocks(self, histories, options, serving.library_of(history))
 
     def recommend_to_parquet(self, path: str | PathLike[str], history: Any, n: int = 10, **options: Any) -> None:
-        """Like `recommend` for many, with the same options, written to a parquet file (user, item, score, rank)."""
+        """Like `recommend` for many, with the same options, to a parquet file (user, item, score, rank, title)."""
         serving.to_parquet(path, self.recommend_blocks(history, n, **options))
 
     def predict(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:

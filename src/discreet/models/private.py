@@ -16,7 +16,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import each_block
-from discreet.models import private_items
+from discreet.models import private_items, registry
 from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Ledger, Plan, Releaser
@@ -129,6 +129,13 @@ class PrivateModel(Model):
     delta: float
     unit: Unit = "user"
     adjacency: AdjacencyName
+
+    @classmethod
+    def as_published(cls, **parameters: Any) -> Any:
+        """The model as its paper has it, with its true guarantee: for `DPALS`, `PublishedDPALS(**parameters)`."""
+        if f"Published{cls.__name__}" not in registry.MODELS:
+            raise DataError(f"as_published: {cls.__name__} has no other form that was published")
+        return registry.find(f"Published{cls.__name__}")(**parameters)
 
     def _check_parameters(self) -> None:
         positive("epsilon", self.epsilon)

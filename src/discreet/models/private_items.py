@@ -156,7 +156,7 @@ def _chosen(
 
 
 def _require_types(ids: pa.Array) -> None:
-    """Raise if how one id is stored depends on the others, so that it would tell of items that are not chosen."""
+    """Raise if how one id is stored depends on the others, so that it would reveal items that are not chosen."""
     if types.is_decimal(ids.type) or types.is_timestamp(ids.type):
         raise DataError(f"items: to be chosen privately they need ids that are text or whole numbers, not {ids.type}")
 

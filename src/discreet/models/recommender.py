@@ -64,12 +64,14 @@ class Recommender(Estimator):
     def fit(
         self,
         ratings: Any,
+        y: Any = None,
         *,
         ledger: Ledger | None = None,
         checkpoint: str | PathLike[str] | None = None,
         **reading: Any,
     ) -> Self:
         """Choose a model and fit it. Arguments as for every model's `fit`."""
+        del y
         self._check_parameters()
         with readied(ratings, reading, True, type(self).__name__) as table:
             self.model_ = self.choose(table).fit(table, ledger=ledger, checkpoint=checkpoint)

@@ -139,14 +139,6 @@ def described(model: Model) -> dict[str, Any]:
     return {"class": cls.__name__, "params": {name: plain(name, value) for name, value in given}}
 
 
-def unfitted(about: dict[str, Any]) -> Model:
-    """A model of the class and with the parameters that `described` gave, not fitted."""
-    cls = _registered(about["class"])
-    if cls is None:
-        raise ModelError(f"model: {brief(about['class'])} is not one of the models of this discreet")
-    return cls(**rich(about["params"]))
-
-
 def _registered(name: str) -> type[Model] | None:
     """The model class of this name. Nothing else is ever imported."""
     return registry.find(name) if name in registry.MODELS else None

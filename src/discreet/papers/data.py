@@ -67,7 +67,7 @@ def missing(data: DataSet) -> str:
     files = " or ".join(data.files)
     fetch = f"`discreet datasets fetch {data.name}`, or " if data.downloads else ""
     return (
-        f"{data.title} is not at hand: {fetch}put {files} into the folder named by {ENVIRONMENT} (or into "
+        f"{data.title} is not available: {fetch}put {files} into the folder named by {ENVIRONMENT} (or into "
         f"{str(cache_folder())!r}); --generated runs on made-up data of that size, --data on another data set"
     )
 

@@ -103,7 +103,7 @@ def compared(load_run: Callable[[int], Data], options: Options, plain_runs: int 
 # The panels
 
 
-def panel(*needs: str, log: str = "x", by_run: bool = False) -> Declaration:
+def panel(*needs: str, log: str = "x") -> Declaration:
     """A panel of the figure. For all of them the text claims that private Frank-Wolfe beats its baselines."""
     claims = (
         Published(
@@ -115,7 +115,7 @@ def panel(*needs: str, log: str = "x", by_run: bool = False) -> Declaration:
         )
         for baseline in ("DPCleansedSVD", "DPGradientDescent")
     )
-    return PAPER.shows("rmse", *claims, needs=needs, plot=Plot(log=log), by_run=by_run)
+    return PAPER.shows("rmse", *claims, needs=needs, plot=Plot(log=log))
 
 
 def rank_one(options: Options, run: int = 0) -> Data:
@@ -130,7 +130,7 @@ def rank_one(options: Options, run: int = 0) -> Data:
     return Data(parts, False, 4.0 * nuclear, each**0.5 / 2)
 
 
-@panel(log="xy", by_run=True)
+@panel(log="xy")
 def fig2a(options: Options) -> Iterator[Point]:
     """Figure 2a: a rank-one matrix, test RMSE against epsilon.
 

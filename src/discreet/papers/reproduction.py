@@ -66,10 +66,10 @@ class Point:
     run: Callable[[int], Mapping[str, float | None]]  # seed -> measures and, if private, true_epsilon
     runs: int | None = None  # at most this many runs; None: as many as the other points
 
-    def measured(self, runs: int, first: int = 0) -> Row:
+    def measured(self, runs: int) -> Row:
         """The row of this point: means over runs, and the standard deviation of the first measure."""
         start = time.perf_counter()
-        found = [self.run(seed) for seed in range(first, first + runs)]
+        found = [self.run(seed) for seed in range(runs)]
         seconds = (time.perf_counter() - start) / runs
         measures = {
             name: [math.nan if (value := one[name]) is None else float(value) for one in found]
@@ -124,20 +124,15 @@ class Reproduction:
     needs: tuple[str, ...] = ()  # names of data sets; empty if the data is made by a formula
     runs: int = 10  # at each point in the paper
     plot: Plot | None = Plot()  # None for a table
-    by_run: bool = False  # each run has its own data: all points are measured once before any is measured again
 
     def rows(self, options: Options, done: Sequence[Row] = ()) -> Iterator[Row]:
-        """Measure the points that are not among `done` with enough runs; with `by_run`, rows as they grow."""
+        """Measure the points that are not among `done` with enough runs."""
         runs = options.runs or (1 if options.quick else self.runs)
-        known = {self.identity(row): row for row in done}
-        points = list(self.points(options)) if self.by_run else self.points(options)
-        for first, last in [(seed, seed + 1) for seed in range(runs)] if self.by_run else [(0, runs)]:
-            for point in points:
-                key, wanted = self.identity(point.keys), min(last, point.runs or last)
-                if known.get(key, {"runs": 0})["runs"] < wanted:
-                    row = point.measured(wanted - first, first)
-                    known[key] = pooled(known[key], row, self.measure) if first else row
-                    yield known[key]
+        known = {self.identity(row): row["runs"] for row in done}
+        for point in self.points(options):
+            wanted = min(runs, point.runs or runs)
+            if known.get(self.identity(point.keys), 0) < wanted:
+                yield point.measured(wanted)
 
     def identity(self, row: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         """The keys that distinguish a row from the others."""
@@ -180,19 +175,6 @@ class Paper:
             return Reproduction(*about, measure, points, published, **{"runs": self.runs, **other})
 
         return declared
-
-
-def pooled(row: Row, more: Row, measure: str) -> Row:
-    """The row of several runs combined with that of one more run."""
-    n, change = row["runs"], more[measure] - row[measure]
-    squares = (row["sd"] or 0.0) ** 2 * (n - 1) + change**2 * n / (n + 1)
-    means = {
-        key: _rounded(value + (more[key] - value) / (n + 1))
-        for key, value in row.items()
-        if isinstance(value, float) and isinstance(more.get(key), float) and key not in ("epsilon", "sd")
-    }
-    spread = _rounded(math.sqrt(squares / n))
-    return {**row, **means, "sd": spread, "runs": n + 1, "seconds": round(means["seconds"], 1)}
 
 
 # Finding published numbers in our rows

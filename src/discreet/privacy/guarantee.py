@@ -239,13 +239,12 @@ class Cost:
         rest = other + self * -1
         return rest.gaussian >= 0 and all(count > 0 for _, count in rest.events)
 
-    def pays_for(self, each: "Cost", count: int) -> bool:
-        """Whether it covers `count` releases of this cost each; over samples of users, if it is a cost of those."""
-        sampled = [(event.mu, n) for event, n in self.events if isinstance(event, SampledGaussian)]
+    def pays_for(self, release: "Cost") -> bool:
+        """Whether it covers a release of this cost; over a sample of users, if it is a cost of such releases."""
+        sampled = [event.mu for event, _ in self.events if isinstance(event, SampledGaussian)]
         if not sampled:
-            return (each * count).within(self)
-        least = min(Cost.of_mu(mu).gaussian for mu, _ in sampled)
-        return not each.events and each.gaussian <= least and count <= sum(n for _, n in sampled)
+            return release.within(self)
+        return not release.events and release.gaussian <= min(Cost.of_mu(mu).gaussian for mu in sampled)
 
     @property
     def mu(self) -> float | None:

@@ -16,7 +16,6 @@ from fractions import Fraction
 from functools import cache
 from hashlib import blake2b
 from itertools import pairwise, product
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,6 @@ from scipy.special import expit, log_ndtr
 from discreet import kernels
 from discreet.errors import PrivacyError
 from discreet.kernels import each_block, single_threaded_blas
-from discreet.privacy import twins
 from discreet.typing import Array, Integers
 from discreet.validation import positive, whole
 from discreet.version import __version__
@@ -89,18 +87,6 @@ class GridArray:
         return cls(array.astype(np.int64), Grid())
 
 
-def _limit(bound: float, grid: Grid) -> float:
-    if not isinstance(grid, Grid):
-        raise PrivacyError(f"grid: must be a Grid, e.g. noise.grid(), not {grid!r}")
-    units = grid.units(positive("bound", bound))
-    if not 1 <= units <= MAX_BOUND:
-        raise PrivacyError(
-            f"bound: {bound:g} is {units:.3g} units of a grid of step 2^{grid.exponent}, outside [1, 2^30] "
-            f"(above it sums could overflow): choose a {'coarser' if units > 1 else 'finer'} grid"
-        )
-    return units
-
-
 def row_ends(indptr: npt.ArrayLike, n_entries: int) -> Integers:
     """Where ragged rows start and end, checked."""
     ends = np.ascontiguousarray(indptr, np.int64)
@@ -109,21 +95,21 @@ def row_ends(indptr: npt.ArrayLike, n_entries: int) -> Integers:
     return ends
 
 
-def in_units(bound: float, grid: Grid, power: int = 2) -> tuple[float, float, int]:
+def in_units(bound: float, grid: Grid) -> tuple[float, float, int]:
     """A bound as the kernels take it: the step of its grid, it in units, and the largest sum of squares of units."""
-    limit = _limit(bound, grid)
-    return grid.step, limit, math.floor(Fraction(limit) ** power)
+    if not isinstance(grid, Grid):
+        raise PrivacyError(f"grid: must be a Grid, e.g. noise.grid(), not {grid!r}")
+    units = grid.units(positive("bound", bound))
+    if not 1 <= units <= MAX_BOUND:
+        raise PrivacyError(
+            f"bound: {bound:g} is {units:.3g} units of a grid of step 2^{grid.exponent}, outside [1, 2^30] "
+            f"(above it sums could overflow): choose a {'coarser' if units > 1 else 'finer'} grid"
+        )
+    return grid.step, units, math.floor(Fraction(units) ** 2)
 
 
-def truncate(
-    rows: npt.ArrayLike,
-    *,
-    bound: float,
-    grid: Grid,
-    norm: Literal["l2", "l1"] = "l2",
-    indptr: npt.ArrayLike | None = None,
-) -> Integers:
-    """Users' contributions as integers on a grid, each of norm at most `bound`.
+def truncate(rows: npt.ArrayLike, *, bound: float, grid: Grid, indptr: npt.ArrayLike | None = None) -> Integers:
+    """Users' contributions as integers on a grid, each of L2 norm at most `bound`.
 
     A row that is too long is scaled down; entries are then truncated toward zero, which shortens every row and
     so leaves the add-remove sensitivity at `bound`. The norm is verified in exact integers.
@@ -133,24 +119,17 @@ def truncate(
             rows of different lengths.
         bound: the largest norm of a row, public.
         grid: the public grid.
-        norm: "l2" for Gaussian noise, "l1" for Laplace noise.
         indptr: where each ragged row starts and ends, as in a CSR matrix.
 
     Returns int64 of the shape of `rows`, in grid units.
     """
-    if norm not in ("l2", "l1"):
-        raise PrivacyError(f"norm: must be 'l2' or 'l1', not {norm!r}")
-    power = 2 if norm == "l2" else 1
-    units = in_units(bound, grid, power)
+    units = in_units(bound, grid)
     values = np.asarray(rows, np.float64)
     if values.ndim == 0:
         raise PrivacyError("rows: one row per user is needed, not a single number")
     rows_of_width = np.arange(math.prod(values.shape[:-1]) + 1) * values.shape[-1]
     ends = rows_of_width if indptr is None else row_ends(indptr, values.size)
-    given = np.ascontiguousarray(values).ravel()
-    if norm == "l1":
-        return twins.truncate(given, ends, *units, power=1).reshape(values.shape)
-    return kernels.truncate(given, ends, *units).reshape(values.shape)
+    return kernels.truncate(np.ascontiguousarray(values).ravel(), ends, *units).reshape(values.shape)
 
 
 # -- exact sums: the same however users are cut into batches, and in whatever order these are added
@@ -158,13 +137,6 @@ def truncate(
 EXACT = 1 << 53  # integers up to here are exact in float64
 STRIPES = 32  # of columns of a large matrix, that threads add to
 MOST_USERS = 1 << 14  # whose normal equations, of at most 2^30 units each, are added up at once
-
-
-def scatter(items: Array, units: Integers, size: int) -> Integers:
-    """Sums of integers by item."""
-    total = np.zeros(size, np.int64)
-    twins.scatter(items, units, total)
-    return total
 
 
 def _in_float64(rows: Array, most: int) -> Iterator[Array]:

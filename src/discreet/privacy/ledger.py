@@ -280,9 +280,7 @@ class Ledger:
         if self.filter == "renyi":
             order, bound = renyi_budget(*self._noise_budget)
             return noise.renyi(order) <= bound
-        return noise.filter is not None and noise.filter <= largest_gaussian(
-            self.epsilon, _noise_delta(self.delta, self.threshold_delta)
-        )
+        return noise.filter is not None and noise.filter <= largest_gaussian(*self._noise_budget)
 
     @property
     def _noise_budget(self) -> tuple[float, float]:
@@ -398,7 +396,6 @@ class Ledger:
         source: NoiseSource,
         noise: Noise | None = None,
         sensitivity: float | None = None,
-        count: int = 1,
     ) -> Entry:
         """Record a cost that `release` does not: of a private selection, or of noise on users' own devices.
 
@@ -407,9 +404,8 @@ class Ledger:
             label: what it is for, for the record; public.
             source: the source of the secret randomness: this ledger's `noise_source`, or `DeclaredNoise("...")` if it
                 was drawn elsewhere. If it is not secure, this ledger says NOT PRIVATE from then on.
-            noise: of each release that the charge is for, if all have the same: for the certificate.
-            sensitivity: of each of these releases, in the norm of the noise.
-            count: the number of these releases.
+            noise: of the release that the charge is for, if it is for one: for the certificate.
+            sensitivity: of this release, in the norm of the noise.
 
         Returns the entry in the log.
         """
@@ -417,9 +413,9 @@ class Ledger:
         if noise is not None or sensitivity is not None:
             if noise is None or sensitivity is None:
                 raise PrivacyError("noise, sensitivity: give both, or neither")
-            if not isinstance(cost, Cost) or not cost.pays_for(noise.cost(sensitivity), count):
-                raise PrivacyError(f"cost: {label!r} does not pay for {count} releases with this noise and sensitivity")
-            body |= {"sensitivity": sensitivity, "noise": {"kind": noise.kind, **asdict(noise)}, "count": count}
+            if not isinstance(cost, Cost) or not cost.pays_for(noise.cost(sensitivity)):
+                raise PrivacyError(f"cost: {label!r} does not pay for a release with this noise and sensitivity")
+            body |= {"sensitivity": sensitivity, "noise": {"kind": noise.kind, **asdict(noise)}}
         require_ready()
         with self._store.transaction() as transaction:
             self._require(transaction.state, cost, f"charge {label!r}")
@@ -570,7 +566,7 @@ class Reservation:
         """The planned cost of a release over a Poisson sample; raises unless the plan's line covers it."""
         planned = self.plan[label].cost
         rates = [event.probability for event, _ in planned.events if isinstance(event, SampledGaussian)]
-        if rates != [rate] or not planned.pays_for(cost, 1):
+        if rates != [rate] or not planned.pays_for(cost):
             raise PrivacyError(f"noise: {label!r} would cost more than the plan set aside for it")
         return planned
 

@@ -584,7 +584,6 @@ class _Pure:
         object.__setattr__(self, "scale", positive("noise.scale", self.scale))
 
     def cost(self, sensitivity: float) -> Cost:
-        """What a release costs."""
         ratio = Fraction(_sensitivity(sensitivity)) / Fraction(self.scale)
         epsilon = float(ratio)
         return Cost.of(PureEvent(epsilon if decimal(epsilon) >= ratio else math.nextafter(epsilon, math.inf)))
@@ -596,15 +595,12 @@ class Laplace(_Pure):
     kind: ClassVar[str] = "laplace"
 
     def grid(self) -> Grid:
-        """The grid that suits this noise."""
         return Grid.for_std(self.scale)
 
     def check(self, statistic: GridArray) -> None:
-        """Raise if this noise cannot be put on a statistic of this grid."""
         _scale("noise.scale", self.scale, statistic.grid)
 
     def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
-        """The public array, in the statistic's own units."""
         law = partial(two_sided_geometric, _scale("noise.scale", self.scale, statistic.grid))
         return _plus(statistic.values, statistic.grid, law, Stream(key := source.fresh_key()), key)
 
@@ -623,15 +619,12 @@ class L2Laplace(_Pure):
         return self.scale * math.sqrt(max(size, 3) + 1)
 
     def grid(self, size: int = 3) -> Grid:
-        """The grid that suits this noise on `size` numbers."""
         return Grid.for_std(self.std(size))
 
     def check(self, statistic: GridArray) -> None:
-        """Raise if this noise cannot be put on a statistic of this size and grid."""
         _scale("noise.scale", self.std(statistic.values.size), statistic.grid)
 
     def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
-        """The public array, in the statistic's own units."""
         stream, values, grid = Stream(source.fresh_key()), statistic.values, statistic.grid
         scale = random_scale(grid.units(self.scale), values.size, stream)
         return _plus(values, grid, partial(gaussian, scale), stream)  # the scale draws its digits from the stream, too
@@ -683,7 +676,6 @@ class RandomizedResponse:
         return Grid()
 
     def cost(self, sensitivity: float) -> Cost:
-        """What a release costs."""
         bits = _sensitivity(sensitivity)
         if bits != int(bits):
             raise Unbounded(f"sensitivity: randomized response counts whole bits, not {bits:g}")

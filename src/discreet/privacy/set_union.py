@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from discreet.errors import PrivacyError
 from discreet.privacy.guarantee import Cost, ThresholdEvent, sensitivity_factor
-from discreet.privacy.lattice import Grid, GridArray, scatter
+from discreet.privacy.lattice import Grid, GridArray
 from discreet.privacy.noise import Gaussian, NoiseSource
 from discreet.privacy.statistics import Statistic, UserBatch, countable, fine_grid
 from discreet.typing import Array, Integers
@@ -111,8 +111,8 @@ class SetUnion(Statistic):
         """One, for the weights."""
         return (fine_grid(std, 1.0),)
 
-    def encode(self, batch: UserBatch, contribution: Array) -> Array:
-        """The weights of some users, in exact integers."""
+    def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
+        """Add the weights of some users, in exact integers."""
         items, counts = countable(batch, self.size)
         wanted = np.asarray(contribution, bool)
         if wanted.shape != items.shape:
@@ -124,4 +124,4 @@ class SetUnion(Statistic):
         k, d = np.minimum(own, self.most)[owners], own[owners]
         chosen = (place + 1) * k // d > place * k // d
         units = weights(self.grid, self.most)[k[chosen]]
-        return scatter(items[wanted][chosen], units, self.size)
+        np.add.at(total, items[wanted][chosen], units)

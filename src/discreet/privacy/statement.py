@@ -206,46 +206,55 @@ class Statement:
         author: str,
         name: str,
         curator: str,
+        curator_type: str,
+        region: str,
         intended_use: str,
         description: str,
         published: str,
         data_domain: str,
         tuning: str,
         justification: str,
+        sector: str = "Technology",
         url: str = "",
         continual: bool = False,
     ) -> str:
-        """An entry for the public registry of deployments (opendp/deployments-registry-data), as YAML.
+        """Write an entry for the public registry of deployments (opendp/deployments-registry-data), as JSON in YAML.
 
-        The certificate fills in the guarantee, the mechanisms and what is assumed; the rest only you know.
+        The certificate fills in the guarantee, the mechanisms and what is assumed. You supply what the library cannot
+        know. The layout is that of the registry's entries of September 2026.
 
         Args:
-            author: who writes the entry.
-            name: of the data product.
-            curator: who publishes it.
-            intended_use: what it is for.
-            description: what it is.
-            published: the date of its (first) publication, YYYY-MM-DD.
-            data_domain: whose data it was learned from, collected where and when.
-            tuning: how the data were prepared and settings chosen, and whether that was paid for.
-            justification: why this epsilon, unit and model.
-            url: where to read more.
-            continual: whether it will be published again from new data.
+            author: Who writes the entry.
+            name: The name of the data product.
+            curator: Who publishes it.
+            curator_type: The kind of organization that the curator is, such as "Industry" or "Nonprofit".
+            region: Which region the data describe, such as "Global".
+            intended_use: What the data product is for.
+            description: What it is.
+            published: The date when it was first published, YYYY-MM-DD.
+            data_domain: Whose data it was learned from, collected where and when.
+            tuning: How data were prepared and settings chosen, and whether the budget paid for that.
+            justification: Why you chose this epsilon, unit and model.
+            sector: The industry that the data product belongs to.
+            url: Where to read more.
+            continual: Whether it will be published again, from new data.
 
         Raises:
-            PrivacyError: if the guarantee does not hold, a text is empty, or the date is not one.
+            PrivacyError: The guarantee does not hold, a text is empty, or `published` is not a date.
         """
-        given = {"author": author, "name": name, "curator": curator, "intended_use": intended_use}
-        given |= {"description": description, "published": published, "data_domain": data_domain}
-        given |= {"tuning": tuning, "justification": justification}
+        given = {"author": author, "name": name, "curator": curator, "curator_type": curator_type, "region": region}
+        given |= {"intended_use": intended_use, "description": description, "published": published, "sector": sector}
+        given |= {"data_domain": data_domain, "tuning": tuning, "justification": justification}
         missing = [key for key, text in given.items() if not text.strip()]
         if missing:
-            raise PrivacyError(f"registry: say something about {', '.join(missing)}; the library cannot know it")
+            raise PrivacyError(
+                f"registry: {', '.join(missing)} must not be empty; only you can know what belongs there"
+            )
         if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", published):
-            raise PrivacyError(f"published must be a date as in 2026-01-31, not {published!r}")
+            raise PrivacyError(f"published: a date such as 2026-01-31 is needed, not {published!r}")
         if not self.guarantee.holds:
             raise PrivacyError(f"registry: there is no guarantee to publish: {self.guarantee.why_not}")
-        return "\n".join(_yaml(_deployment(self.certificate, given, url, continual))) + "\n"
+        return json.dumps(_deployment(self.certificate, given, url, continual), indent=2, ensure_ascii=False) + "\n"
 
     _repr_markdown_ = __str__
     _repr_html_ = html
@@ -419,7 +428,7 @@ def _recomputed(release: Mapping[str, Any]) -> Cost:
     if "threshold" in release:
         each += Threshold(**release["threshold"]).cost
     exact = release["kind"] == "release" and not stated.samples
-    right = each == stated if exact else stated.pays_for(each, release.get("count", 1))
+    right = each == stated if exact else stated.pays_for(each)
     _require(right, f"{release['label']!r} does not cost what its noise and sensitivity give")
     return stated
 
@@ -456,7 +465,7 @@ def release_rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[di
 
 
 def _noise(release: Mapping[str, Any], cost: Cost) -> str:
-    """The noise of a release, or of each release that a charge is for."""
+    """The noise of a release, or of the release that a charge is for."""
     noise = dict(release.get("noise", {"kind": "charged elsewhere"}))
     words = [noise.pop("kind")]
     words += [f"{key} {value:.6g}" for key, value in noise.items() if isinstance(value, float)]
@@ -464,7 +473,7 @@ def _noise(release: Mapping[str, Any], cost: Cost) -> str:
     rates = [f"{event.probability:g}" for event, _ in cost.events if isinstance(event, SampledGaussian)]
     words += [f"over samples of users at rate {', '.join(rates)}"] if rates else []
     words += [f"above a threshold that fails with probability {round_up(cost.exposure)}"] if cost.exposure else []
-    return ", ".join([*words, *([f"{release['count']} times"] if release.get("count", 1) > 1 else [])])
+    return ", ".join(words)
 
 
 _COLUMNS = {"label": "release", "shape": "shape", "sensitivity": "sensitivity", "noise": "noise"}
@@ -544,60 +553,54 @@ def markdown(certificate: dict[str, Any]) -> str:
 
 
 def _deployment(c: Mapping[str, Any], given: Mapping[str, str], url: str, continual: bool) -> dict[str, Any]:
-    """The fields of schemas/deployments-schema.yaml in opendp/deployments-registry-data."""
+    """The fields of an entry in opendp/deployments-registry-data."""
     guarantee, public = c["guarantee"], [f"{name} ({why})" for name, why in c["public_inputs"].items()]
     noises = dict.fromkeys(release.get("noise", {"kind": "charged elsewhere"})["kind"] for release in c["releases"])
-    parameters = {"epsilon": guarantee["epsilon"], "delta": guarantee["delta"]}
-    flavor = "Approximate DP" if guarantee["delta"] else "Pure DP"
+    words = re.findall(r"[a-z0-9]+", f"{given['name']} {given['curator']}".lower())
     return {
-        "approved": False,
-        "registry_author": given["author"],
+        "url_slug": "-".join([*words, given["published"][:4]]),
+        "status": "Draft",
+        "tier": 3,
         "deployment": {
-            "short_name": given["name"],
-            "data_curator": given["curator"],
-            "intended_use": given["intended_use"],
-            "data_product_type": "machine learning model" if c["model"] else "summary statistics",
-            "data_product_description": given["description"],
-            "publication_date": given["published"],
-            **({"additional_information_url": url} if url else {}),
-            "dp_flavor": {
-                "name": flavor,
+            "basic": {
+                "name": given["name"],
+                "data_curators": [{"data_curator_name": given["curator"], "data_curator_type": given["curator_type"]}],
+                "intended_use": given["intended_use"],
+                "data_product_type": "Machine learning model" if c["model"] else "Summary statistics",
+                "data_product_region": given["region"],
+                "description": given["description"],
+                "publication_date": given["published"],
+                "data_product_sector": given["sector"],
+            },
+            "dp_variant": {
+                "variant_name": "Approximate DP" if guarantee["delta"] else "Pure DP",
                 "data_domain": given["data_domain"],
                 "unprotected_quantities": "; ".join(public) or "none",
             },
             "privacy_loss": {
-                "privacy_unit": guarantee["unit"],
-                "privacy_unit_description": c["sentence"],
-                "privacy_parameters": parameters,
+                "privacy_unit": f"{guarantee['unit'].capitalize()}-level",
+                "privacy_unit_details": c["sentence"],
+                "privacy_parameters": {"epsilon": guarantee["epsilon"], "delta": guarantee["delta"]},
             },
-            "model": {
-                "model_type": "Central",
-                "release_type": "Continual" if continual else "One-shot",
-                "interactivity": "Non-interactive",
+            "deployment_model": {
+                "model_name": "Central",
+                "release_type": "Many releases" if continual else "One release",
+                "data_source_type": "Dynamic" if continual else "Static",
+                "access_type": "Non-interactive",
             },
-            "additional_dp_information": {
+            "accounting": {
                 "post_processing": c["covered"],
                 "composition": " ".join(["Adaptive composition of all releases.", *c["notes"]]),
             },
             "implementation": {
-                "pre_processing_eda_hyperparameter_tuning": given["tuning"],
+                "preprocessing_and_hyperparameter_tuning": given["tuning"],
                 "mechanisms": f"{', '.join(noises) or 'none'}; integers on a grid and exact samplers, by discreet "
                 f"{c['versions']['discreet']}. Certificate {c['digest']}.",
                 "justification": given["justification"],
             },
+            "administrative": {"sources": url or "none", "registry_authors": [given["author"]]},
         },
     }
-
-
-def _yaml(fields: Mapping[str, Any], indent: str = "") -> list[str]:
-    """Nested fields as YAML, whose texts and numbers are those of JSON."""
-    lines = []
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            lines += [f"{indent}{name}:", *_yaml(value, indent + "  ")]
-        else:
-            lines.append(f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}")
-    return lines
 
 
 def ledger_table(events: Sequence[Entry], delta: float) -> list[str]:

@@ -35,7 +35,6 @@ from discreet.privacy.lattice import (
     mirror,
     normal_equations,
     row_ends,
-    scatter,
     truncate,
 )
 from discreet.privacy.noise import Gaussian
@@ -145,20 +144,22 @@ class Statistic(ABC):
         return Grid(sum(grid.exponent for grid in self.grids))
 
     @abstractmethod
-    def encode(self, batch: Any, contribution: Any) -> Any:
-        """The contributions of some users, in grid units, as `add` takes them: their sum, unless a type says otherwise.
+    def add_batch(self, total: Array, batch: Any, contribution: Any) -> None:
+        """Add what some users contribute to the total, in place, in grid units.
 
         Sums are over one user's numbers, in their order, or over integers.
         """
+
+    def encode(self, batch: Any, contribution: Any) -> Any:
+        """What some users contribute, in grid units, as `add` takes it: their sum, unless a type says otherwise."""
+        total = np.zeros(self.shape, np.int64)
+        self.add_batch(total, batch, contribution)
+        return total
 
     def add(self, total: Array, encoded: Any, n_jobs: int | None) -> Array:
         """The total with some users' integers added."""
         total += encoded
         return total
-
-    def add_batch(self, total: Array, batch: Any, contribution: Any) -> None:
-        """Add what some users contribute to the total, in place."""
-        self.add(total, self.encode(batch, contribution), 1)
 
     def finish(self, total: Array) -> Array:
         """The total in the form that is released."""
@@ -218,13 +219,7 @@ class VectorSum(Statistic):
     def grids_for(self, std: float) -> tuple[Grid, ...]:
         return (fine_grid(std, self.norm),)
 
-    def encode(self, batch: Any, contribution: Array) -> Array:
-        total = np.zeros(self.size, np.int64)
-        self.add_batch(total, batch, contribution)
-        return total
-
     def add_batch(self, total: Array, batch: Any, contribution: Array) -> None:
-        """Add them to the total itself."""
         size, entries = self.size, np.asarray(contribution, np.float64)
         least = 0.0 if self.nonnegative else -math.inf
         if entries.ndim == 1:
@@ -314,8 +309,7 @@ class GramSum(Statistic):
             if self.scattered(contribution):
                 return self.sparse(batch, contribution)
             return self.rows(batch, contribution).astype(np.float64, copy=False)  # the type that BLAS takes
-        total = np.zeros(self.shape, np.int64)
-        self.add_batch(total, batch, contribution)
+        total: Array = super().encode(batch, contribution)
         return total
 
     def add(self, total: Array, encoded: Array | SparseRows, n_jobs: int | None) -> Array:
@@ -328,7 +322,6 @@ class GramSum(Statistic):
         return add_products(total, encoded, self.most, n_jobs)
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
-        """Add them to the total itself."""
         if np.ndim(contribution) == 2 and self.size <= NARROW and np.shape(contribution)[1] % self.size == 0:
             given = np.asarray(contribution, np.float64)
             kernels.add_squares(total, given, in_units(self.length, self.grids[0]))
@@ -381,14 +374,8 @@ class OuterSum(Statistic):
         unit = Grid(-min(UNIT_BITS, int(math.log2(max(grid.units(self.norm), 4.0))) // 2))
         return Grid(grid.exponent - unit.exponent), unit
 
-    def encode(self, batch: UserBatch, contribution: tuple[Array, Array]) -> Array:
-        """Sums of integers: |x| |a| is below 2^30, so that those of 2^33 users are below 2^63."""
-        total = np.zeros(self.shape, np.int64)
-        self.add_batch(total, batch, contribution)
-        return total
-
     def add_batch(self, total: Array, batch: UserBatch, contribution: tuple[Array, Array]) -> None:
-        """Add them to the total itself, which may be large."""
+        """Sums of integers: |x| |a| is below 2^30, so that those of 2^33 users are below 2^63."""
         (entries, vectors), users = contribution, len(batch.indptr) - 1
         if not users:
             return
@@ -448,7 +435,7 @@ class ProductSum(Statistic):
     def grids_for(self, std: float) -> tuple[Grid, ...]:
         return (fine_grid(std, self.norm_squared),)
 
-    def encode(self, batch: UserBatch, contribution: Array) -> Array:
+    def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
         bound, (size, r) = self.norm_squared, self.shape
         items, entries = _only(batch, contribution, size)
         owners, n = batch.owners, len(batch.indptr) - 1
@@ -462,7 +449,8 @@ class ProductSum(Statistic):
                 found[:, at] = np.bincount(owners, x * column[items], minlength=n)[owners] * x
         ends = np.asarray(batch.indptr) * r
         units = truncate(found.ravel(), bound=bound, grid=self.grid, indptr=ends).reshape(-1, r)
-        return np.stack([scatter(items, np.ascontiguousarray(units[:, at]), size) for at in range(r)], axis=1)
+        for at in range(r):
+            np.add.at(total[:, at], items, units[:, at])
 
 
 # -- normal equations by item
@@ -537,6 +525,9 @@ class NormalEquations(Statistic):
     def target_unit(self) -> float:
         """The factor for released right-hand sides."""
         return self.target_bound / (self.ratio / math.sqrt(2) * self.user_norm)
+
+    def add_batch(self, total: Array, batch: UserBatch, contribution: tuple[Array, Array, Array | None]) -> None:
+        self.add(total, self.encode(batch, contribution), 1)
 
     def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array | None]) -> EncodedEquations:
         """Some users' numbers, in grid units."""
@@ -660,6 +651,5 @@ class MeanSum(Statistic):
         rows = np.hstack([about, counted * (self.counts * self.grid.step)])
         return truncate(rows, bound=self.sensitivity(self.adjacency), grid=self.grid)
 
-    def encode(self, batch: Any, contribution: Array) -> Array:
-        total: Array = self.rows(contribution).sum(axis=0, dtype=np.int64)
-        return total
+    def add_batch(self, total: Array, batch: Any, contribution: Array) -> None:
+        total += self.rows(contribution).sum(axis=0, dtype=np.int64)

@@ -311,19 +311,8 @@ def _file_holder(connection: sa.Connection) -> str:
     except (OSError, ValueError):
         found = {}
     writers = [pid for pid, access in found.items() if access == "WRITE"]
-    return ", ".join(_process(pid) for pid in writers or found) or _UNKNOWN
-
-
-def _process(pid: int) -> str:
-    """A process of this machine: its id, its name and its state."""
-    if pid == os.getpid():
-        return "another thread of this process"
-    try:
-        about = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    except (OSError, ValueError):
-        return f"process {pid}"
-    state = about["State"].partition(" ")[2].strip("()")
-    return f"process {pid} ({about['Name']}, {state})"
+    own = {os.getpid(): "another thread of this process"}
+    return ", ".join(own.get(pid, f"process {pid}") for pid in writers or found) or _UNKNOWN
 
 
 def _take(connection: sa.Connection, seconds: float) -> bool:
@@ -345,19 +334,15 @@ def _take(connection: sa.Connection, seconds: float) -> bool:
 
 
 def _holder(connection: sa.Connection) -> str:
-    """Who has PostgreSQL's advisory lock, as far as the server tells."""
+    """Who has PostgreSQL's advisory lock, by the name that `_take` gives to a connection."""
     query = """
-        select pid, application_name as name, coalesce(host(client_addr), 'the same machine') as host, state,
-               extract(epoch from clock_timestamp() - xact_start) as seconds
-        from pg_locks join pg_stat_activity using (pid)
+        select application_name from pg_locks join pg_stat_activity using (pid)
         where locktype = 'advisory' and classid = 0 and objid = :lock and granted
           and database = (select oid from pg_database where datname = current_database())
     """
-    row = connection.execute(sa.text(query), {"lock": _LOCK}).first()
+    name: str | None = connection.execute(sa.text(query), {"lock": _LOCK}).scalar()
     connection.rollback()
-    if row is None or row.seconds is None:
-        return _UNKNOWN if row is None else f"the server's process {row.pid}"
-    return f"{row.name!r} from {row.host} (the server's process {row.pid}, {row.state}, for {row.seconds:.0f} s)"
+    return name or _UNKNOWN
 
 
 def _engine(url: str, create: bool, lock_timeout: float) -> sa.Engine:
@@ -424,7 +409,7 @@ class Checkpoint:
             raise PrivacyError(
                 f"checkpoint: {str(path)!r} is {'missing' if content is None else 'not what was saved'}; the ledger "
                 "says that this array was released, so it cannot be drawn again. Put the whole folder back as it was; "
-                f"or close the reservation {self.reservation}, which returns what was not released, and fit anew"
+                f"or close the reservation {self.reservation}, which returns what was not released, and fit again"
             )
         view = array.reshape(-1).view(np.uint8)
         at = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import secrets
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ from discreet.validation import whole
 if TYPE_CHECKING:
     import pyarrow as pa
 
+SHOWN = 5  # users of a batch whose lists a notebook shows
+
 
 def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
     """The titles of items, if the catalog has them."""
@@ -35,6 +38,26 @@ def brief(title: Any, most: int = 60) -> str:
     """A title for a table on a screen: what people call items may be a whole text."""
     text = "" if title is None else " ".join(str(title).split())
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def as_texts(names: Sequence[Any]) -> pa.Array:
+    """Titles as a column of text."""
+    import pyarrow as pa
+
+    return pa.array([None if name is None else str(name) for name in names], pa.large_string())
+
+
+def paragraphs(sentences: Sequence[str]) -> str:
+    """Sentences as HTML."""
+    return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
+
+
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """A table as HTML; the first row is its head."""
+    head, *body = rows
+    cells = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
+    heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -78,21 +101,31 @@ class Recommendations:
         return iter(zip(self.items, self.scores.tolist(), strict=True))
 
     def to_frame(self, library: str | None = None) -> Any:
-        """A table with the columns item, score, rank, for "pandas", "polars" or "pyarrow"; by default the caller's."""
+        """A table for "pandas", "polars" or "pyarrow"; by default the caller's.
+
+        Its columns are item, score, rank, and title if the catalog has titles.
+        """
         import pyarrow as pa
 
         ranks = np.arange(1, len(self) + 1, dtype=np.int32)
-        table = pa.table({"item": pa.array(self.items, self.kind), "score": self.scores, "rank": ranks})
-        return to_library(table, library or self.library)
+        columns = {"item": pa.array(self.items, self.kind), "score": self.scores, "rank": ranks}
+        titled = {} if self.titles is None else {"title": as_texts(self.titles)}
+        return to_library(pa.table({**columns, **titled}), library or self.library)
 
-    def __repr__(self) -> str:
+    def _rows(self) -> list[tuple[str, ...]]:
         names = self.titles if self.titles is not None else [""] * len(self)
-        rows = [("rank", "item", "score", "title" if self.titles is not None else "")]
-        rows += [
+        rows = [
             (str(rank), str(item), f"{score:.4g}", brief(title))
             for rank, (item, score, title) in enumerate(zip(self.items, self.scores, names, strict=True), 1)
         ]
-        return "\n".join([*aligned(rows), *([f"({self.note})"] if self.note else [])])
+        return [("rank", "item", "score", "title" if self.titles is not None else ""), *rows]
+
+    def __repr__(self) -> str:
+        return "\n".join([*aligned(self._rows()), *([f"({self.note})"] if self.note else [])])
+
+    def _repr_html_(self) -> str:
+        rows = self._rows() if self.titles is not None else [row[:-1] for row in self._rows()]
+        return html_table(rows) + paragraphs([self.note] if self.note else [])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,19 +176,20 @@ class BatchRecommendations:
         return self.catalogue.ids.take(self.numbers)
 
     def to_arrow(self) -> pa.Table:
-        """A long table with the columns user, item, score, rank."""
+        """A long table with the columns user, item, score, rank, and title if the catalog has titles."""
         import pyarrow as pa
 
         counts = np.diff(self.indptr)
         ranks = np.arange(len(self.numbers)) - np.repeat(self.indptr[:-1], counts) + 1
-        return pa.table(
-            {
-                "user": self.users.take(np.repeat(np.arange(len(self.users)), counts)),
-                "item": self.items,
-                "score": self.scores,
-                "rank": ranks.astype(np.int32),
-            }
-        )
+        columns = {
+            "user": self.users.take(np.repeat(np.arange(len(self.users)), counts)),
+            "item": self.items,
+            "score": self.scores,
+            "rank": ranks.astype(np.int32),
+        }
+        if (names := titles(self.catalogue, np.arange(len(self.catalogue)))) is not None:
+            columns["title"] = as_texts(names).take(pa.array(self.numbers))
+        return pa.table(columns)
 
     def to_frame(self, library: str | None = None) -> Any:
         """The long table for "pandas", "polars" or "pyarrow"; by default the library of the histories."""
@@ -165,6 +199,12 @@ class BatchRecommendations:
         cold = int(self.cold.sum())
         beside = f"; {cold:,} without a history: {self.note}" if cold else ""
         return f"BatchRecommendations({len(self.numbers):,} for {len(self):,} users{beside})"
+
+    def _repr_html_(self) -> str:
+        few = [(user, self._at(at)) for at, user in enumerate(self.users[:SHOWN])]
+        rows = [(str(user), *row) for user, found in few for row in found._rows()[1:]]
+        more = [f"The lists of the first {len(few)} users are shown."] if len(few) < len(self) else []
+        return html_table([("user", "rank", "item", "score", "title"), *rows]) + paragraphs([repr(self), *more])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,21 +234,27 @@ class Explanation:
     kind: Any = None
 
     def to_frame(self, library: str | None = None) -> Any:
-        """A table with the columns item, rating, contribution; by default in the caller's library."""
+        """A table with the columns item, rating, contribution, and title if there are any; as the caller's history."""
         import pyarrow as pa
 
         items = pa.array(self.items, self.kind)
-        table = pa.table({"item": items, "rating": self.ratings, "contribution": self.contributions})
-        return to_library(table, library or self.library)
+        columns = {"item": items, "rating": self.ratings, "contribution": self.contributions}
+        titled = {} if self.titles is None else {"title": as_texts(self.titles)}
+        return to_library(pa.table({**columns, **titled}), library or self.library)
 
-    def __repr__(self) -> str:
+    def _rows(self) -> list[tuple[str, ...]]:
         names = self.titles if self.titles is not None else [""] * len(self.items)
-        rows = [("item", "rating", "adds", ""), ("", "", f"{self.baseline:+.4f}", "without any history")]
-        rows += [
+        rows = [
             (str(item), f"{rating:g}", f"{part:+.4f}", brief(title))
             for item, rating, part, title in zip(self.items, self.ratings, self.contributions, names, strict=True)
         ]
-        return "\n".join([*aligned(rows), f"(score of {self.item!r}: {self.score:.4f})"])
+        return [("item", "rating", "adds", ""), ("", "", f"{self.baseline:+.4f}", "without any history"), *rows]
+
+    def __repr__(self) -> str:
+        return "\n".join([*aligned(self._rows()), f"(score of {self.item!r}: {self.score:.4f})"])
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows()) + paragraphs([f"Score of {self.item!r}: {self.score:.4f}"])
 
 
 # -- item vectors

@@ -44,13 +44,11 @@ class Limits:
     body: int = 256 * 1024  # bytes: some thousands of ratings
     histories: int = 100  # in one request
     answer: int = 10_000  # recommendations in one answer, about a megabyte
-    pipelined: int = 16  # requests on a connection that may wait for the answer to an earlier one
 
-    # seconds that one client may keep the server waiting
-    head_time: float = 10.0  # for a whole head, from its first byte or from the connection
-    body_time: float = 10.0  # for a whole body, from the head
-    unread: float = 10.0  # without reading, when an answer does not fit in the connection's buffer
-    idle: float = 15.0  # between two requests
+    # seconds that one client may keep the server waiting: for a whole head, from its first byte or from the connection;
+    # for a whole body, from the head; without reading, when an answer does not fit in the connection's buffer; and
+    # between two requests
+    patience: float = 10.0
 
     # for all clients together
     connections: int = 512  # beyond that, the client that has kept the server waiting longest is disconnected

@@ -1,10 +1,11 @@
 """Limits on connections, which uvicorn leaves to a proxy in front of it (extra `serve`).
 
 A client keeps the server waiting while it sends a head or a body, while it does not read its answer, and between two
-requests. Each of these has a time limit, which sending more does not extend. A client that is told to try again in a
-second is not read before then. When there are too many connections, the one that has kept the server waiting longest is
-closed. So a client that has sent a whole request is never closed in favor of others, and a new one is let in however
-many others send nothing.
+requests. Each of these has a time limit, which sending more does not extend. A connection answers one request at a
+time: one that is sent ahead is not read, and the connection is closed after the answer. A client that is told to try
+again in a second is not read before then. When there are too many connections, the one that has kept the server waiting
+longest is closed. So a client that has sent a whole request is never closed in favor of others, and a new one is let in
+however many others send nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ import logging
 import math
 import socket
 import sys
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from discreet.errors import MissingExtra
 from discreet.web.server import BUSY, HEADERS, NOT_KEPT, RETRY
 
 try:
-    import httptools
     import uvicorn
     from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 except ModuleNotFoundError:
@@ -50,7 +49,7 @@ def settings(app: Guard, **options: Any) -> uvicorn.Config:
     fixed = {
         "http": type("LimitedConnection", (_Connection,), own),
         "ws": "none",
-        "timeout_keep_alive": math.ceil(app.limits.idle),
+        "timeout_keep_alive": math.ceil(app.limits.patience),
         "backlog": BACKLOG,
         "proxy_headers": False,  # nothing depends on who asks
         "server_header": False,
@@ -91,10 +90,10 @@ class _Waiting:
         self.connections: dict[_Connection, None] = {}
         self._sweeping = False
 
-    def add(self, connection: _Connection, seconds: float) -> None:
-        self.connections.pop(connection, None)
+    def add(self, connection: _Connection) -> None:
+        self.remove(connection)
         self.connections[connection] = None
-        connection.deadline = connection.loop.time() + seconds
+        connection.deadline = connection.loop.time() + connection.limits.patience
         if not self._sweeping:
             self._sweeping = True
             connection.loop.call_later(SWEEP, self._sweep, connection.loop)
@@ -120,10 +119,8 @@ class _Connection(HttpToolsProtocol):
         self.app, self.guard = self._answer, self.app
         self.task: asyncio.Task[Any] | None = None  # answers a request
         self.deadline = math.inf
-        self.began = False  # whether the head of a request is on its way
-        self.open = False  # whether a head has arrived, and not yet all of its body
-        self.due: deque[Any] = deque()  # answers that are not complete; the first is being made
-        self.heads = 0  # heads that began in the bytes being read
+        self.arriving: Literal["head", "body"] | None = None  # the part of a request that is on its way
+        self.answering = False  # whether a head has arrived, and its answer is not complete
         self.size = 0  # bytes of the request
         self.body_size = 0  # bytes of its body
         self.reason = (400, "this is not proper HTTP")
@@ -132,7 +129,7 @@ class _Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.waiting.add(self, self.limits.head_time)
+        self.waiting.add(self)
         if len(self.connections) > self.limits.connections:
             longest = next(iter(self.waiting.connections))
             if longest is self:  # all others have sent a request that is being answered
@@ -142,8 +139,6 @@ class _Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.waiting.remove(self)
-        for cycle in self.due:  # uvicorn marks only the last one
-            cycle.disconnected = True
         super().connection_lost(exc)
         if self.task is not None:
             self.task.cancel()
@@ -154,18 +149,16 @@ class _Connection(HttpToolsProtocol):
         self.transport.abort()
 
     def late(self) -> None:
-        if (self.began or self.open) and self._hears():
-            self.refuse(408, "the request took too long to arrive")
-        else:
+        if self.arriving is None:
             self.abort()
-
-    def _hears(self) -> bool:
-        """Whether the client would take what is written now as the answer to the request being read."""
-        answered = self.open and self.cycle.response_started
-        return len(self.due) <= self.open and not answered and not self.transport.is_closing()
+        else:
+            self.refuse(408, "the request took too long to arrive")
 
     def refuse(self, status: int, reason: str) -> None:
-        """Answer without the application, and close."""
+        """Close, after an answer without the application if the client would take it for the one to its request."""
+        if self.transport.is_closing() or (self.arriving == "body" and self.cycle.response_started):
+            self.abort()
+            return
         log.info("(unknown) (unknown) %s", status)
         content = json.dumps({"error": reason}).encode()
         headers = {**HEADERS, **NOT_KEPT, "Content-Type": "application/json", "Connection": "close"}
@@ -174,14 +167,15 @@ class _Connection(HttpToolsProtocol):
             STATUS_LINE[status] + lines.encode() + b"content-length: %d\r\n\r\n" % len(content) + content
         )
         self.transport.close()
-        self.waiting.add(self, self.limits.unread)
+        self.waiting.add(self)
 
     def send_400_response(self, msg: str) -> None:
-        """Called if the request is not proper HTTP, or exceeds a limit."""
-        if self._hears():
-            self.refuse(*self.reason)
+        """Called if what arrives is not proper HTTP, exceeds a limit, or comes before the answer to a request."""
+        if self.answering and self.arriving is None:
+            self.cycle.keep_alive = False
+            self.flow.pause_reading()
         else:
-            self.abort()
+            self.refuse(*self.reason)
 
     # -- reading
 
@@ -189,34 +183,29 @@ class _Connection(HttpToolsProtocol):
         """Read in pieces, so that a head that is too large is never in memory."""
         for start in range(0, len(data), self.limits.head):
             piece = data[start : start + self.limits.head]
-            self.heads, between = 0, not (self.began or self.open)
             super().data_received(piece)
+            if self.arriving is not None and not self.transport.is_closing():
+                self._count(len(piece))
             if self.transport.is_closing():
                 return
-            if (self.began or self.open) and self.heads == between:  # the whole piece belongs to one request
-                self._count(len(piece))
 
     def _count(self, size: int) -> None:
         self.size += size
-        if self.began:
+        if self.arriving == "head":
             if self.size >= self.limits.head:
-                self.reason = (431, f"the request line and headers are larger than {self.limits.head:,} bytes")
-                self.send_400_response("")
+                self.refuse(431, f"the request line and headers are larger than {self.limits.head:,} bytes")
         elif self.size - self.body_size > 2 * self.limits.head:  # the head, and what surrounds chunks
-            self.reason = (400, "the body is sent in chunks that are too small, or with too much around them")
-            self.send_400_response("")
+            self.refuse(400, "the body is sent in chunks that are too small, or with too much around them")
         elif self.body_size > DRAINED * self.limits.body:
             self.abort()
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.began = True
-        self.heads += 1
-        self.size = self.body_size = 0
-        if len(self.due) > self.limits.pipelined:
+        if self.answering:
             raise ValueError  # stops the parser
-        if not self.due:
-            self.deadline = self.loop.time() + self.limits.head_time  # keeps its place among those waiting
+        super().on_message_begin()
+        self.arriving = "head"
+        self.size = self.body_size = 0
+        self.waiting.add(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called for a header, or a trailer after a body."""
@@ -226,22 +215,12 @@ class _Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        if not self.url.startswith((b"/", b"*")):
-            self._absolute()
         super().on_headers_complete()
         self.headers = []  # trailers are not headers
-        self.began, self.open = False, True
-        self.due.append(self.cycle)
+        self.arriving, self.answering = "body", True
         if self.parser.should_upgrade():  # we answer in HTTP/1.1, but the client may send anything afterwards
             self.cycle.keep_alive = False
-        if len(self.due) == 1:
-            self.deadline = self.loop.time() + self.limits.body_time
-
-    def _absolute(self) -> None:
-        """A host in the target overrides the Host header (RFC 9112, 3.2.2)."""
-        host = httptools.parse_url(self.url).host or b""
-        host = b"[%b]" % host if b":" in host else host
-        self.headers[:] = [*(header for header in self.headers if header[0] != b"host"), (b"host", host)]
+        self.waiting.add(self)
 
     def on_body(self, body: bytes) -> None:
         self.body_size += len(body)
@@ -249,9 +228,9 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self.open = False
-        if not self.due:  # already answered
-            self.waiting.add(self, self.limits.idle)
+        self.arriving = None
+        if not self.answering:  # it was answered before all of it had arrived
+            self.waiting.add(self)
         elif not self.flow.write_paused:
             self.waiting.remove(self)
 
@@ -269,16 +248,13 @@ class _Connection(HttpToolsProtocol):
             self.task = None
 
     def on_response_complete(self) -> None:
-        cycle = self.due.popleft()
-        cycle.body = bytearray()  # unread
+        self.answering = False
+        self.cycle.body = bytearray()  # unread
         super().on_response_complete()
-        if BUSY in cycle.scope:
+        if BUSY in self.cycle.scope:
             self.flow.pause_reading()
             self.loop.call_later(RETRY, self._read_again)
-        if not self.due:
-            self.waiting.add(self, self.limits.body_time if self.open else self.limits.idle)
-        elif self.open and len(self.due) == 1:
-            self.waiting.add(self, self.limits.body_time)
+        self.waiting.add(self)
 
     def _read_again(self) -> None:
         if not self.transport.is_closing():
@@ -286,9 +262,9 @@ class _Connection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.waiting.add(self, self.limits.unread)
+        self.waiting.add(self)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if len(self.due) > self.open:
+        if self.answering and self.arriving is None:
             self.waiting.remove(self)

@@ -103,3 +103,11 @@ def test_what_does_not_go_together(split: Any) -> None:
         discreet.DPALS(epsilon=1, delta=DELTA, objective="both", caution=1.0).fit(split[0])
     with pytest.raises(DataError, match="objective: one of"):
         discreet.DPALS(epsilon=1, delta=DELTA, objective="lists").fit(split[0])
+
+
+@pytest.mark.parametrize("seed", [5, 12, 23])
+def test_popularity_that_noise_turns_negative(seed: int) -> None:
+    rows = [(user, item, 3.0) for user in range(30) for item in (0, 1)]
+    few = discreet.read(rows, items=range(40), value_range=(1, 5))
+    model = discreet.DPALS(epsilon=0.05, delta=DELTA, objective="both").fit(few, ledger=seeded(0.05, seed))
+    assert model.recommend([0], n=3).items

@@ -46,7 +46,7 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
     """The moments of a user's n ratings y, as fractions of the largest possible values: nonnegative numbers.
 
     With x for their mean and d for their variance these are (1 + x) / sqrt 2, (1 - x) / sqrt 2, d, 1 - 1 / n and x^2.
-    Behind them is a 1 in the place of the order of magnitude of d: place k is for d from 4^-(k + 1) to 4^-k. It says
+    Behind them is a 1 at the place of the order of magnitude of d: place k is for d from 4^-(k + 1) to 4^-k. It says
     how far ratings spread where the declared range is so wide that noise would hide d. As d is at most 1 - x^2, the
     squares add up to at most 3 - x^2 + 2 x^4 and this 1, and so to at most 5.
     """

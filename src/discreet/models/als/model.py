@@ -1,7 +1,7 @@
 """DPALS: private alternating least squares, the flagship.
 
 Here are its parameters, and what a fitted model can do. What is released, in order, is in `training.py`, what users
-contribute to it in `contributions.py`, and what is made of it in `estimate.py`.
+contribute to it in `contributions.py`, and how it is used in `estimate.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from discreet.kernels import single_threaded_blas
 from discreet.models.als.contributions import USER_CHOICES, USER_VECTOR
 from discreet.models.als.estimate import BIAS_SPREAD, MAGNITUDES, ItemFrequencies, ItemPosterior, kernel_columns
 from discreet.models.als.knowledge import Knowledge, StepInformation
-from discreet.models.als.published import PublishedDPALS
 from discreet.models.als.training import BIAS, GRAM, STEP, USERS, Settings, Training, settings
 from discreet.models.base import check_parameters, learned_by, require_ratings
 from discreet.models.features import item_features
@@ -168,11 +167,6 @@ class DPALS(PrivateModel):
     objective: Objective = "ratings"
     caution: float = 0.0
     n_jobs: int | None = -1
-
-    @classmethod
-    def as_published(cls, **parameters: Any) -> PublishedDPALS:
-        """DPALS as it was published in 2021, with its true guarantee: `PublishedDPALS(**parameters)`."""
-        return PublishedDPALS(**parameters)
 
     def _check_parameters(self) -> None:
         positive("epsilon", self.epsilon)

@@ -36,10 +36,10 @@ from discreet.privacy.statistics import UP, normal_equations_sensitivity
 from discreet.typing import Array
 from discreet.validation import positive, probability, round_up, whole
 
-Calibration: TypeAlias = Literal["exact", "published", "experiments", "given"]
+Calibration: TypeAlias = Literal["exact", "published", "given"]
 
 _CHOICES = {
-    "calibration": ("exact", "published", "experiments", "given"),
+    "calibration": ("exact", "published", "given"),
     "sampling": (None, "uniform", "adaptive", "weights"),
     "user_items": (None, "all", "sampled"),
     "start": ("random", "svd"),
@@ -47,13 +47,12 @@ _CHOICES = {
     "adjacency": ("add-remove", "replace"),
 }
 _NOISES = ("gram_noise", "rhs_noise", "preprocessing_noise", "start_noise")
-_SCALES = ("user_clip", "start_scale", "learning_rate", "entry_clip", "gradient_clip", "typical_count")
+_SCALES = ("user_clip", "start_scale", "entry_clip", "typical_count")
 TYPICAL = 20  # times k: the default of `typical_count`
-ERRORS = {
-    "published": "Theorem 1 charges one Gaussian release for each item of a user where there are two",
-    "experiments": "the rule that reproduces Table 4 charges both releases of an item step",
-}
-ALSO = "the mean is undercharged by a factor of up to k, and the global Gram is not charged at all"
+ERROR = (
+    "Theorem 1 charges one Gaussian release for each item of a user where there are two; the mean is undercharged by a "
+    "factor of up to k, and the global Gram is not charged at all"
+)
 
 
 class Sigmas(NamedTuple):
@@ -95,7 +94,7 @@ class PublishedDPALS(PrivateModel):
         24.4
 
     Args:
-        epsilon: The budget; for calibration="published" and "experiments" what the paper would call epsilon.
+        epsilon: The budget; for calibration="published" what the paper would call epsilon.
         delta: The delta of the budget.
         rank: r.
         regularization: lambda.
@@ -114,7 +113,7 @@ class PublishedDPALS(PrivateModel):
         start_noise: Noise of the SVD start, in units of Gamma_M^2 (where one user moves it by k).
         calibration: "exact": the noises are scaled by one factor so that they cost (epsilon, delta), exactly.
             "published": sigma_G and sigma_g are scaled to what Theorem 1 and Appendix C require, which is too little.
-            "experiments": the same with both releases of an item step charged, as in Table 4. "given": as they are.
+            "given": as they are.
         preprocess: Whether to run Algorithm 2; without it there are no counts, no mean, and a uniform sample.
         center: Whether to subtract the noisy mean; by default if there are counts. Not for implicit feedback.
         sampling: "adaptive": a user's k items of lowest count (the default with Algorithm 2); "uniform"; "weights": all
@@ -127,8 +126,6 @@ class PublishedDPALS(PrivateModel):
         start_scale: Length of the vectors of a random start, or of the longest of an SVD start.
         item_step: "solve" (A_item), or "gradient", noisy gradient steps (Remark 8).
         n_gradients: How many gradients make a step.
-        learning_rate: Of the gradient steps, relative to 1 / a bound on each item's curvature.
-        gradient_clip: Bound of a user's whole gradient; by default the most that k items can give.
         project_first: Whether Gram matrices are projected on the positive semidefinite cone before penalties are added,
             as in code that the authors published later, not after, as in Algorithm 1. With much noise the model is
             better: no eigenvalue is below the penalty.
@@ -171,8 +168,6 @@ class PublishedDPALS(PrivateModel):
     start_scale: float = 1.0
     item_step: Literal["solve", "gradient"] = "solve"
     n_gradients: int = 5
-    learning_rate: float = 1.0
-    gradient_clip: float | None = None
     project_first: bool = False
     normalise: bool = False
     adjacency: AdjacencyName = "add-remove"
@@ -251,8 +246,7 @@ class PublishedDPALS(PrivateModel):
         """
         if self.item_step == "gradient" or self.start == "svd":
             raise PrivacyError(
-                f"calibration: the paper has no rule for noisy gradients or a noisy start, so {self.calibration!r} "
-                "does not work with them; use 'exact' or 'given'"
+                "calibration: the paper has no rule for noisy gradients or a noisy start; use 'exact' or 'given'"
             )
         target = published_rho_squared_for(self.epsilon, self.delta)
         pre = given.pre if self.preprocess else math.inf
@@ -263,8 +257,7 @@ class PublishedDPALS(PrivateModel):
                 "raise it"
             )
         both = published_rho_squared(self.max_items, self.n_steps, given.gram, given.rhs, math.inf)
-        charged = both if self.calibration == "experiments" else both / 2
-        factor = math.sqrt(charged / (target - fixed))
+        factor = math.sqrt(both / 2 / (target - fixed))
         return given._replace(gram=given.gram * factor, rhs=given.rhs * factor)
 
     def plan(self, n_items: int) -> Plan:
@@ -295,10 +288,10 @@ class PublishedDPALS(PrivateModel):
         if ratings.implicit and self._center:
             raise DataError("center: implicit feedback has nothing to center; pass center=False")
         learned, statement = super()._learn(ratings, ledger, checkpoint)
-        if self.calibration in ERRORS:
+        if self.calibration == "published":
             warnings.warn(
-                f"calibration={self.calibration!r}: {ERRORS[self.calibration]}; {ALSO}. What the paper would call "
-                f"epsilon = {self.epsilon:g} is really epsilon = {round_up(statement.guarantee.epsilon)}",
+                f"calibration='published': {ERROR}. What the paper would call epsilon = {self.epsilon:g} is really "
+                f"epsilon = {round_up(statement.guarantee.epsilon)}",
                 stacklevel=3,
             )
         return learned, statement

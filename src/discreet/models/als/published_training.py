@@ -1,4 +1,4 @@
-"""DPALS as published: the releases, in order, and what is made of them.
+"""DPALS as published: the releases, in order, and how they are used.
 
 Algorithm 2 prepares: noisy counts, frequent items, which items a user trains on, counts of these, the mean. Algorithm 1
 alternates between users and items: in an item step, a user with the vector u adds, for each of their items j with
@@ -321,13 +321,12 @@ class Training:
         model, penalty = self.model, self._penalty()
         top = 0.0 if shared is None else max(float(np.linalg.eigvalsh(shared)[-1]), 0.0)
         curvature = penalty + top + np.maximum(self.data.counts, 1.0) * model.user_clip**2
-        rates = model.learning_rate / curvature
-        bound = model.gradient_clip or model.max_items**0.5 * model.user_clip * self.data.bound
+        bound = model.max_items**0.5 * model.user_clip * self.data.bound  # the most that k items can give
         for _ in range(model.n_gradients):
             gradient = partial(own_gradient, factors=factors, user_clip=model.user_clip)
             released = self.releaser.release(GRADIENT, OuterSum(factors.shape, bound), users, gradient).values
             pull = penalty[:, None] * factors + (0.0 if shared is None else factors @ shared)
-            factors = factors - rates[:, None] * (released + pull)
+            factors = factors - (released + pull) / curvature[:, None]
         return factors
 
 

@@ -247,7 +247,9 @@ class Training:
         # The sum over users of their graded weights, of length 1, is about popularity times the mean grade.
         grades = np.maximum(1 + SLOPE * bias, 0) / math.hypot(1, SLOPE)
         known = frequencies.sums / frequencies.a
-        scale = max(float(self.popularity.values @ known), 0.0) / float(known @ known)
+        # Noise may turn it negative, where hardly anything was rated: then it is as large as noise would hide.
+        square = float(known @ known)
+        scale = max(float(self.popularity.values @ known) / square, self.popularity.std / math.sqrt(square))
         std = scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2)))
         popularity = Noisy(scale * known * grades, std)
         choices = learn_choices(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,9 +36,6 @@ from discreet.privacy.selection import largest_mu, sampled_cost
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import probability, whole
-
-if TYPE_CHECKING:
-    from discreet.models.gradient.published import PublishedDPGradientDescent
 
 POPULARITY, MOMENT = "item popularity", "second moment of gradient steps"
 GRADIENT = "item gradient over a sample of users"
@@ -152,13 +149,6 @@ class DPGradientDescent(DescentModel, PrivateModel):
     centre: bool = True
     adjacency: AdjacencyName = "add-remove"
     n_jobs: int | None = -1
-
-    @classmethod
-    def as_published(cls, **parameters: Any) -> PublishedDPGradientDescent:
-        """With the noise that was published in 2018: `PublishedDPGradientDescent(**parameters)`."""
-        from discreet.models.gradient.published import PublishedDPGradientDescent
-
-        return PublishedDPGradientDescent(**parameters)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -130,7 +130,7 @@ def capped(ratings: Interactions, most: int, seed: int) -> Interactions:
 
 @dataclass(frozen=True)
 class Mechanism(ABC):
-    """Where noise is added: the releases, their costs, and what is made of them."""
+    """Where noise is added: the releases, their costs, and how they are used."""
 
     link: Link
     epsilon: float  # of all releases together; as published, what the paper calls epsilon

@@ -112,7 +112,7 @@ def learn_choices(
         popularity: Of each item, released (`POPULARITY`): a sum over users of vectors of length at most 1.
         most_items: The most items in the second moment.
         labels: Of the releases: one, or two if there may be a power step.
-        features: Public numbers that describe all items, (items, any number): they tell of items that few users have.
+        features: Public numbers that describe all items, (items, any number), for items that few users have.
         pool: Pools the second moment with earlier ones.
     """
     described = np.zeros((len(popularity.values), 0)) if features is None else features

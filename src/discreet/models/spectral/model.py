@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -48,9 +48,6 @@ from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
-
-if TYPE_CHECKING:
-    from discreet.models.spectral.published import PublishedDPCleansedSVD, PublishedDPSVD
 
 Predictor: TypeAlias = Literal["svd", "knn"]
 
@@ -166,13 +163,6 @@ class DPSVD(PrivateModel):
     n_users_: float = field(init=False)
     shrinkage_: float | None = field(init=False)
     unit_: float | None = field(init=False)
-
-    @classmethod
-    def as_published(cls, **parameters: Any) -> PublishedDPSVD:
-        """For ratings, with the noise that was published in 2018: `PublishedDPSVD(**parameters)`."""
-        from discreet.models.spectral.published import PublishedDPSVD
-
-        return PublishedDPSVD(**parameters)
 
     def _check_parameters(self) -> None:
         probability("delta", self.delta)
@@ -437,13 +427,6 @@ class DPCleansedSVD(PrivateModel):
     n_jobs: int | None = -1
     loadings_: Array = field(init=False)
     shrinkage_: float = field(init=False)
-
-    @classmethod
-    def as_published(cls, **parameters: Any) -> PublishedDPCleansedSVD:
-        """With the noise of 2009, which protects single ratings: `PublishedDPCleansedSVD(**parameters)`."""
-        from discreet.models.spectral.published import PublishedDPCleansedSVD
-
-        return PublishedDPCleansedSVD(**parameters)
 
     def _check_parameters(self) -> None:
         probability("delta", self.delta)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import validate_data
 
 from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
@@ -37,8 +39,12 @@ ENERGY_SHARE = 0.05  # of the budget, for eigenvalues by Oja's method
 LARGEST_DENSE = 1 << 14  # columns whose second moment can be released whole: 2 GiB
 
 
+class PCANotFitted(NotFitted, NotFittedError):  # type: ignore[misc]  # scikit-learn has no types
+    """The error of the library and of scikit-learn."""
+
+
 @dataclass(eq=False, repr=False)
-class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Private principal components: leading eigenvectors of X^T X, where each row of X belongs to one user.
 
     Rows longer than `row_norm` are scaled down to it. They are taken about the origin: subtract a public mean first, if
@@ -77,6 +83,8 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         explained_variance_: The eigenvalues of X^T X that go with them, with noise, not below 0. They are sums over
             rows, not means: how many rows there are is private.
         guarantee_: The guarantee for the users in the data.
+        n_features_in_: n.
+        feature_names_in_: The names of the columns, if X was a data frame.
     """
 
     n_components: int
@@ -119,7 +127,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Learn from one row for each user.
 
         Args:
-            X: An array, a SciPy sparse matrix, or Interactions.
+            X: An array, a data frame, a SciPy sparse matrix, or Interactions. Numbers that are not finite count as 0.
             y: Ignored, as in scikit-learn.
             ledger: Where the cost is recorded; by default a ledger of its own.
         """
@@ -128,7 +136,8 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             require_sound(X)
             chosen = choice_of(X.catalogue, delta=self.delta, unit="user", adjacency=self.adjacency)
         require_sound_arithmetic()
-        table = Table.of(X)
+        checked = clone(self)
+        table = checked._table(X, reset=True)
         plan = self.plan(table.n_columns)
         given = ledger
         if ledger is None:
@@ -142,6 +151,10 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         public = {"columns": f"{table.n_columns:,}", "row norm": f"{self.row_norm:g}, given"}
         totals = None if given is None else ledger.totals()
         title = "DPPCA: private principal components"
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        for name in checked.__dict__.keys() & {"n_features_in_", "feature_names_in_"}:  # set with all that is learned
+            setattr(self, name, checked.__dict__[name])
         self._statement = Statement.of(title, guarantee, events, public_inputs=public, ledger=totals, after=chosen)
         self.guarantee_ = guarantee
         self.components_ = np.ascontiguousarray(vectors.T)
@@ -166,10 +179,35 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             found.append(direction.value)
         return known, np.array(found)
 
+    def _table(self, X: Any, *, reset: bool = False) -> Table:
+        """The rows of X, whose columns are remembered (`reset`) or compared with those that were learned from."""
+        if not isinstance(X, Interactions):
+            # Whether there are any rows, and any numbers that are not finite, is private: neither is an error.
+            allowed = {"accept_sparse": "csr", "ensure_all_finite": False, "ensure_min_samples": 0}
+            try:
+                X = validate_data(self, X, dtype=np.float64, reset=reset, **allowed)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"X: {str(error).removeprefix('X ')}") from None
+        elif reset:
+            self.n_features_in_ = X.n_items
+        elif X.n_items != self.n_features_in_:
+            raise DataError(f"X: {self.n_features_in_} items are needed, not {X.n_items}")
+        return Table.of(X)
+
     def _fitted(self) -> Array:
         if not hasattr(self, "components_"):
-            raise NotFitted("DPPCA has not been fitted; call fit(X) first")
+            raise PCANotFitted("DPPCA has not been fitted; call fit(X) first")
         return self.components_
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._fitted())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
 
     def statement(self) -> Statement:
         """The privacy statement: print it, or take its `.json()` or `.html()`."""
@@ -179,9 +217,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def transform(self, X: Any) -> Array:
         """Each row's coordinates along the components."""
         components = self._fitted()
-        table = Table.of(X)
-        if table.n_columns != components.shape[1]:
-            raise DataError(f"X: {components.shape[1]} columns are needed, not {table.n_columns}")
+        table = self._table(X)
         shape = len(table.indptr) - 1, table.n_columns
         return np.asarray(csr_array((table.values, table.indices, table.indptr), shape=shape) @ components.T)
 
@@ -217,7 +253,7 @@ class Table:
 
     @classmethod
     def of(cls, X: Any) -> Table:
-        """Read an array, a SciPy sparse matrix or Interactions."""
+        """The rows of a matrix of numbers, a SciPy sparse matrix or Interactions."""
         if isinstance(X, Interactions):
             return cls(X.indptr, X.indices, X.values, X.n_items)
         if issparse(X):
@@ -226,15 +262,9 @@ class Table:
                 rows = rows.copy()
                 rows.sum_duplicates()
             return cls(rows.indptr.astype(np.int64), rows.indices, rows.data, rows.shape[1])
-        try:
-            array = np.asarray(X, np.float64)
-        except (TypeError, ValueError):
-            array = np.zeros(0)
-        if array.ndim != 2 or not array.shape[1]:
-            raise DataError("X: a matrix of numbers with one row for each user is needed, or Interactions")
-        n_rows, n = array.shape
+        n_rows, n = X.shape
         columns = np.broadcast_to(np.arange(n), (n_rows, n)).ravel()
-        return cls(np.arange(n_rows + 1) * n, columns, array.ravel(), n)
+        return cls(np.arange(n_rows + 1) * n, columns, X.ravel(), n)
 
     def blocks(self, most_users: int | None = None) -> Iterator[UserBatch]:
         """Some rows at a time. Numbers that are not finite count as zero."""

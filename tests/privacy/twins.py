@@ -1,6 +1,6 @@
-"""The definition, in NumPy, of the compiled functions of the trust base.
+"""The definition, in NumPy, of the compiled functions of the trust base (docs/proofs/grid.md).
 
-`discreet.kernels` computes the same in C, to the last bit: tests/privacy/test_twins.py compares them on hostile input.
+`discreet.kernels` computes the same in C, to the last bit: test_twins.py compares them on hostile input.
 """
 
 from itertools import pairwise
@@ -14,23 +14,23 @@ Bound = tuple[float, float, int]  # step, limit and largest, as `truncate` takes
 Bounded = tuple[Array, Bound]
 
 
-def truncate(values: Array, indptr: Integers, step: float, limit: float, largest: int, *, power: int = 2) -> Integers:
-    """Ragged rows as integers, in units of `step`, of norm at most `limit`: L2, or L1 for a power of 1.
+def truncate(values: Array, indptr: Integers, step: float, limit: float, largest: int) -> Integers:
+    """Ragged rows as integers, in units of `step`, of L2 norm at most `limit`.
 
-    `largest` is the largest integer that is at most limit^power. Numbers that are not finite count as zero.
+    `largest` is the largest integer that is at most limit^2. Numbers that are not finite count as zero.
     """
     counts = np.diff(indptr)
     owners = np.repeat(np.arange(len(counts)), counts)
     with np.errstate(over="ignore", invalid="ignore"):
         units = np.where(np.isfinite(values), values, 0.0) / step
-        length = np.bincount(owners, np.abs(units) ** power, minlength=len(counts)) ** (1 / power)
+        length = np.bincount(owners, np.abs(units) ** 2, minlength=len(counts)) ** 0.5
         factor = (limit / np.maximum(length, limit))[owners]
         scaled = units * factor
         integers = np.trunc(np.where(np.isfinite(scaled), scaled, 0.0)).astype(np.int64)
         # The scaling rounds by about 2^-52: a row that is still too long is shortened by 2^-40. (If it were too long
         # even then, which docs/proofs/grid.md excludes, it would count as zero: the bound holds in any case.)
         for shorten in (1 - 2.0**-40, 0.0):
-            over = row_sums(np.abs(integers) ** power, indptr)[owners] > largest
+            over = row_sums(integers**2, indptr)[owners] > largest
             integers[over] = np.trunc(units[over] * factor[over] * shorten).astype(np.int64)
     return integers
 
