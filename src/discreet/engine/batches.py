@@ -118,7 +118,7 @@ class Table(Protocol):
 def parts(
     ratings: Table, values: Array, *, most_users: int | None = None, most: int | None = None, n_jobs: int | None = None
 ) -> Iterator[UserBatch]:
-    """The users' rows, in batches of at most `most` entries (unless one user has more) and `most_users` users.
+    """The users' rows, in batches of about `most` entries and `most_users` users at most.
 
     For several threads, with `n_jobs`, there are equally many for each.
     """
