@@ -71,9 +71,9 @@ class Evidence:
         return max(float(ndtri(hits) - ndtri(alarms)), 0.0) if hits > 0 and alarms < 1 else 0.0
 
     def epsilon(self, delta: float = 0.0) -> float:
-        """A proved lower bound on epsilon at a delta, the better of both directions."""
+        """A proved lower bound on epsilon at a delta, the better of both directions: with the person, or without."""
         hits, alarms = self.rates
-        misses = clopper_pearson(self.runs - self.hits, self.runs, self.level)[1]
+        misses = clopper_pearson(self.runs - self.hits, self.runs, self.level)[1]  # right whenever that on hits is
         ratios = (hits - delta) / alarms if alarms else 0.0, (1 - alarms - delta) / misses if misses else 0.0
         return max(math.log(max(ratio, 1.0)) for ratio in ratios)
 
@@ -199,7 +199,7 @@ def end_to_end(subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Al
     guarantee = fitted(subject.make, subject.data(pair[0]), subject.fit).model.guarantee_
     present, absent = scores(subject, pair, runs)
     gaussian = guarantee.mu is not None
-    tests = 2 + worst if gaussian else 4
+    tests = 2 + (worst and gaussian)  # a bound on each of two rates
     level, blind = alarms.take(tests), False
     if gaussian:
         # The scores of two normal distributions at a distance of mu have means that differ by mu^2.
@@ -210,9 +210,8 @@ def end_to_end(subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Al
         blind = worst and measured**2 + error < (BLIND * claim) ** 2
     else:
         name, claim, delta = "epsilon", guarantee.epsilon, guarantee.delta
-        directions = (present, absent), (-absent, -present)
-        tried = [distinguish(*one, level=level, by=lambda e: e.epsilon(delta)) for one in directions]
-        proved, measured = max(one.epsilon(delta) for one in tried), max(map(_likeliest, tried))
+        evidence = distinguish(present, absent, level=level, by=lambda e: e.epsilon(delta))
+        proved, measured = evidence.epsilon(delta), _likeliest(evidence)
         noticed = detectable_epsilon(claim, runs, delta=delta, level=level)
     words = (
         f"{runs:,} fits with a person and {runs:,} without: {name} >= {proved:.3g} is proved, and {measured:.3g} is "

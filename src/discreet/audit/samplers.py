@@ -129,15 +129,14 @@ def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Ala
     """Release two numbers that differ by the sensitivity many times: what does that prove about the cost?"""
     noise, claim = release.noise, release.noise.cost(release.sensitivity)
     assert not isinstance(noise, L2Laplace)
+    level = alarms.take(2)  # a bound on each of two rates
     if isinstance(noise, Gaussian):
-        tests = 2  # a bound on each of two rates
-        level, name, claimed = alarms.take(tests), "mu", claim.mu or 0.0
+        name, claimed = "mu", claim.mu or 0.0
         apart = AIM / claimed  # in units of the sensitivity: mu grows as the distance does
         scores = [_draws(Gaussian(noise.std), release.sensitivity * apart * bit, draws, source) for bit in (1, 0)]
         proved, least = distinguish(*scores, level=level).mu / apart, detectable(AIM, draws, level=level) / apart
     else:
-        draws, tests = PURE * draws, 4  # epsilon, in both directions
-        level, name, apart = alarms.take(tests), "epsilon", 1.0
+        draws, name, apart = PURE * draws, "epsilon", 1.0
         if isinstance(noise, Laplace):  # log-likelihood ratios
             claimed = claim.pure
             apart = max(1.0, 1 / claimed)  # epsilon grows as the distance does
@@ -147,16 +146,14 @@ def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Ala
         else:
             claimed = noise.bit_epsilon
             scores = [_draws(noise, bit, draws, source).astype(np.float64) for bit in (1, 0)]
-        one, other = scores
-        found = [distinguish(*pair, level=level, by=Evidence.epsilon) for pair in ((one, other), (-other, -one))]
-        proved = max(evidence.epsilon() for evidence in found) / apart
+        proved = distinguish(*scores, level=level, by=Evidence.epsilon).epsilon() / apart
         least = detectable_epsilon(claimed * apart, draws, level=level) / apart
     words = (
         f"{release.label!r}: after {draws:,} draws each, {name} >= {proved:.4g} is proved, of {claimed:.4g} claimed; "
         f"{could(least)}"
     )
     figures = {"proved": proved, "claimed": claimed, "detectable": least}
-    return Finding(BLACK_BOX, CLAIM * claimed <= proved <= claimed, words, figures, tests=tests)
+    return Finding(BLACK_BOX, CLAIM * claimed <= proved <= claimed, words, figures, tests=2)
 
 
 def _draws(noise: Gaussian | Laplace | RandomizedResponse, truth: float, draws: int, source: NoiseSource) -> Array:

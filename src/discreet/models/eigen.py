@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh, eigh_tridiagonal, eigvalsh_tridiagonal, lapack
+from scipy.linalg import eigh
 
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import over_blocks, single_threaded_blas
@@ -100,28 +100,12 @@ def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, A
     Noise raises an eigenvalue t, which is undone here, and turns its vector by an angle with squared cosine
     1 - edge^2 / 4t^2, the share of a direction to believe. Eigenvalues are in falling order.
     """
-    values, vectors = _above(matrix, clear_of(edge, len(matrix)), most)
-    true = without_noise(values, edge)
-    return true, 1 - (edge / (2 * true)) ** 2, vectors
-
-
-def _above(matrix: Array, least: float, most: int) -> tuple[Array, Array]:
-    """The largest eigenvalues above `least`, at most so many, in falling order, and their eigenvectors.
-
-    Of a tridiagonal matrix all eigenvalues are found at once, but each eigenvector costs: so they are counted first.
-    """
-    n = len(matrix)
+    n, most = len(matrix), min(most, len(matrix))
     with single_threaded_blas():
-        reflectors, diagonal, beside, tau, _ = lapack.dsytrd(matrix, lower=1, lwork=64 * n)
-        count = min(int(np.count_nonzero(eigvalsh_tridiagonal(diagonal, beside) > least)), most)
-        if not count:
-            return np.zeros(0), np.zeros((n, 0))
-        some = {"select": "i", "select_range": (n - count, n - 1)} if 8 * count < n else {}  # of many, all take less
-        values, vectors = eigh_tridiagonal(diagonal, beside, **some)
-        values, vectors = values[-count:], vectors[:, -count:]
-        if n > 1:  # what made it tridiagonal leaves the first row alone
-            vectors[1:] = lapack.dormqr("L", "N", reflectors[1:, :-1], tau, vectors[1:], 64 * n)[0]
-    return values[::-1], vectors[:, ::-1]
+        values, vectors = eigh(matrix, subset_by_index=[n - most, n - 1])
+    clear = values > clear_of(edge, n)
+    true = without_noise(values[clear][::-1], edge)
+    return true, 1 - (edge / (2 * true)) ** 2, vectors[:, clear][:, ::-1]
 
 
 def rating_directions(matrix: Array, edge: float, rank: int | None) -> Array:
