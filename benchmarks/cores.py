@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 import discreet
 from als import _seconds, ours, sweeps, theirs_implicit
@@ -110,7 +109,7 @@ def main() -> None:
     data = discreet.datasets.movielens_like(int(n * 0.0069878), 10_677, n, random_state=0)
     if not options.only_private:
         data.by_item  # noqa: B018  # made when first asked for
-    rows = None if options.without_implicit or options.only_private else sp.csr_matrix(data.to_scipy())
+    rows = None if options.without_implicit or options.only_private else data.to_scipy()
     fits = whole_fits(data)
     print(f"{len(data):,} ratings, {data.n_users:,} users, {data.n_items:,} items; {os.cpu_count()} cores")
     table: list[Row] = []

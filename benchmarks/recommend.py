@@ -20,7 +20,6 @@ from typing import Any
 
 import implicit
 import numpy as np
-import scipy.sparse as sp
 
 import discreet
 
@@ -116,7 +115,7 @@ def main() -> None:
     parser.add_argument("--ratings", type=int, default=10_000_000)
     options = parser.parse_args()
     data = discreet.datasets.movielens_like(options.users, options.items, options.ratings, random_state=0)
-    matrix = sp.csr_matrix(data.to_scipy())
+    matrix = data.to_scipy()
     print(f"{len(data):,} ratings, {data.n_users:,} users, {data.n_items:,} items; seconds, {THREADS} threads")
     print("".join(f"{heading:>15}" for heading in HEADINGS))
     for rank in options.ranks:

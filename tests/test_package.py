@@ -23,21 +23,14 @@ HEAVY = (
     "torch",
     "pyspark",
     "matplotlib",
+    "lenskit",
 )
 
 
-def test_import_is_quick_and_loads_nothing_heavy() -> None:
-    code = (
-        "import time, sys; t = time.perf_counter(); import discreet; d = time.perf_counter() - t; "
-        f"print(d, [m for m in {HEAVY} if m in sys.modules])"
-    )
-    runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        for _ in range(3)
-    ]
-    seconds, loaded = min(float(run.split(" ", 1)[0]) for run in runs), runs[0].split(" ", 1)[1].strip()
-    assert loaded == "[]"
-    assert seconds < 1
+def test_import_loads_nothing_heavy() -> None:
+    code = f"import sys, discreet; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_every_public_name_exists_and_is_documented() -> None:

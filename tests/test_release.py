@@ -1,5 +1,6 @@
 """What is published: an archive of the sources, and a wheel that needs nothing else."""
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -7,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 
@@ -44,3 +46,27 @@ def test_the_wheel_runs_the_demo_in_an_empty_environment(files: dict[str, Path],
     done = subprocess.run([str(folder / "discreet"), "demo"], check=False, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "epsilon" in done.stdout
+
+
+FORMS = [path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"]
+GITHUB = {
+    "github-workflows": list((ROOT / ".github" / "workflows").glob("*.yml")),
+    "github-issue-forms": FORMS,
+    "github-issue-config": [ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml"],
+}
+
+
+@pytest.mark.parametrize("schema", GITHUB)
+def test_files_for_github_follow_its_schemas(schema: str) -> None:
+    """A workflow that GitHub cannot read does not run, and nobody is told. actionlint, in CI, looks closer."""
+    assert GITHUB[schema]
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
+    done = subprocess.run([*command, *map(str, GITHUB[schema])], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_supported_python_is_tested() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    named = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
+    assert len(named) > 3
+    assert workflow["jobs"]["newest"]["strategy"]["matrix"]["python"] == named

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -251,3 +253,19 @@ def test_another_column_as_the_title(work: Path) -> None:
     assert found["other title"] == catalogue.column("title")[0]
     listed = json.loads(run("recommend", "model", "--history", "1=5", "--title-column", other, "--json"))
     assert listed["recommendations"][0]["title"] in map(str, catalogue.column(other))
+
+
+SLOW = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.signal", "dp_accounting", "duckdb", "matplotlib")
+
+
+def test_a_cold_start_imports_nothing_slow(work: Path) -> None:
+    """Neither to check the certificate and the plan of a private model, nor to recommend."""
+    ratings = discreet.datasets.movielens_like(200, 50, 4000, random_state=0)
+    discreet.Recommender(epsilon=5, delta=1e-6).fit(ratings).save("private")
+    code = (
+        "import sys; from discreet.cli import app; app(['recommend', 'private', '--history', '1=5,2=4'], "
+        f"standalone_mode=False); print([m for m in {SLOW} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Film" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"

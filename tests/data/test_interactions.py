@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import discreet
 from discreet.data.catalogue import Ids
@@ -47,6 +48,7 @@ def test_the_transposed_table(ratings: Interactions) -> None:
     assert ratings.by_item is by_item  # made once
     assert by_item.indptr.dtype == np.int64
     dense = ratings.to_scipy().toarray()
+    assert isinstance(ratings.to_scipy(), csr_matrix)  # what implicit takes
     for item in range(ratings.n_items):
         row = slice(by_item.indptr[item], by_item.indptr[item + 1])
         assert (by_item.indices[row] == np.flatnonzero(dense[:, item])).all()

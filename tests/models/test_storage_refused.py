@@ -7,7 +7,6 @@ import os
 import pickle
 import shutil
 import struct
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,9 +120,7 @@ def test_what_is_no_regular_file_is_not_opened(saved: Path, name: str) -> None:
     refused(saved, name, "not a regular file|cannot be read")
     (saved / name).rmdir()
     os.mkfifo(saved / name)
-    started = time.monotonic()
-    refused(saved, name, "not a regular file")
-    assert time.monotonic() - started < 5
+    refused(saved, name, "not a regular file")  # opened to be read, it would wait forever
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")

@@ -223,7 +223,7 @@ def test_why_and_similar(opened: Open, films: Model) -> None:
     alike = films.similar_items(int(title.split()[1]), 6).titles
     assert page.locator("#about .chip").all_inner_texts() == alike
     page.locator("#about label.star").nth(1).click()
-    assert "had you not rated it" in page.inner_text("#about .verdict")
+    assert "if you had not rated it" in page.inner_text("#about .verdict")
     assert page.locator("#history li").count() == 2
     page.mouse.click(5, 5)  # beside the dialog
     assert not page.locator("#about").is_visible()
@@ -324,6 +324,28 @@ def test_a_title_in_any_text_column(opened: Open, ratings: discreet.Interactions
         assert recommended(page)[0].startswith("Opus ")
         page.fill("#search", columns["genres"][5].split("|")[0])  # and it is found by what else is known of it
         assert page.locator("#found li small").first.inner_text()
+
+
+def test_a_model_that_knows_no_tastes_has_no_map_and_says_that_its_list_is_of_what_is_popular(
+    opened: Open, ratings: discreet.Interactions
+) -> None:
+    with hosted(export(discreet.MeanRating("both").fit(ratings), not_private=True).files) as url:
+        page = opened(url)
+        assert not page.locator("#map-section").is_visible()
+        assert not page.locator("#map-link").is_visible()
+        page.fill("#search", "film 7")
+        page.locator("#found li").first.click()
+        page.locator("#history li").first.locator("label.star").nth(4).click()
+        assert set(page.locator("#recommendations .why").all_inner_texts()) == {"Because many people like it"}
+
+
+def test_titles_that_are_whole_texts_are_cut(opened: Open) -> None:
+    page, text = opened(), "A story that goes on and on " * 20
+    cut = page.evaluate("async (text) => (await import('/dom.js')).clipped(text)", text)
+    assert len(cut) < 61
+    assert cut.endswith("…")
+    page.evaluate("text => (document.querySelector('#recommendations .name').textContent = text)", text)
+    assert page.locator("#recommendations .name").first.bounding_box()["height"] < 150
 
 
 def test_a_bound_is_rounded_up(opened: Open) -> None:

@@ -150,6 +150,7 @@ def in_options(message: str, command: Any) -> str:
         for given in re.findall(rf"{own}=\(([^()]*)\)", message):
             message = message.replace(f"{name}=({given})", f"{option} {given.replace(',', '')}")
         for given in re.findall(rf"{own}='([^']*)'", message):
+            message = re.sub(rf"{name}='{re.escape(given)}'( or) '(\w+)'", rf"{name}='{given}'\1 \2", message)
             message = message.replace(f"{name}='{given}'", f"{option} {shlex.quote(given)}")
         message = re.sub(rf"{own}=(?=None\b)", f"{option} ", message)
         message = re.sub(rf"{own}=", option, message)

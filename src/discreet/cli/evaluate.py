@@ -112,6 +112,8 @@ def _require_form(
         if settings or any(given is not None for given in (budget.epsilon, budget.delta, budget.ledger)):
             raise Misuse("--set, --epsilon, --delta and --ledger are for training, but a saved model was given")
     elif len(sources) == 1:
+        if Path(sources[0], "model.json").is_file():
+            raise Misuse("give the test data, too: discreet evaluate MODEL TEST --history TRAINING")
         if history is not None:
             raise Misuse("--history is for a saved model and test data: discreet evaluate model test.csv --history …")
     else:

@@ -3,6 +3,7 @@
 import csv
 import inspect
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -219,7 +220,7 @@ def opened(where: str, name: str) -> "Ledger":
     try:
         return Ledger(ledger_url(where), name=name, create=False)
     except PrivacyError as error:
-        what, begin, _ = str(error).partition("; give epsilon and delta to begin")
+        what, begin, _ = str(error).replace("url:", "ledger:", 1).partition("; give epsilon and delta to begin")
         hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
         raise PrivacyError(what + hint) from None
 
@@ -392,7 +393,7 @@ def _typed_ids(ids: "Ids", texts: "pa.Array", argument: str) -> "pa.Array":
             _typed_ids(ids, texts.slice(at, 1), argument)  # raises for the first one that is wrong
         raise DataError(
             f"{argument}: {texts[0].as_py()!r} cannot be an item of this model, whose ids are of type {kind}, such as "
-            f"{ids[0]}"
+            f"{ids[0]} (`discreet items MODEL WORDS` finds ids by title)"
         ) from None
 
 
@@ -429,7 +430,9 @@ def listed(given: str, argument: str) -> tuple[list[str], list[str] | None]:
     from discreet.data.sources import SUFFIXES
 
     ending = Path(given.removesuffix(".gz").removesuffix(".zst")).suffix.lower()
-    if Path(given).is_file() or ("=" not in given and ending in SUFFIXES):
+    if "=" not in given and ending in SUFFIXES and not Path(given).is_file():
+        raise DataError(f"{argument}: there is no file {given!r}; relative paths start in {os.getcwd()!r}")
+    if Path(given).is_file():
         return _in_file(given, argument)
     # Quotes protect a comma inside an id.
     parts = [part.strip() for part in next(csv.reader([given], skipinitialspace=True), []) if part.strip()]

@@ -300,12 +300,12 @@ class Interactions(Declared):
         )
 
     def to_scipy(self) -> Any:
-        """A scipy CSR array of users by items."""
-        from scipy.sparse import csr_array
+        """A scipy CSR matrix of users by items, of the class that implicit takes (it warns about arrays)."""
+        from scipy.sparse import csr_matrix
 
         kind = np.int32 if max(len(self), self.n_items) < 2**31 else np.int64
         parts = (self.values, self.indices.astype(kind), self.indptr.astype(kind))
-        return csr_array(parts, shape=(self.n_users, self.n_items))
+        return csr_matrix(parts, shape=(self.n_users, self.n_items))
 
     def to_arrow(self) -> pa.Table:
         """An Arrow table with the columns user, item, rating and, where there are times, timestamp."""

@@ -286,9 +286,11 @@ def _all_refused(first: RefusedRow, table: Table, recipe: Recipe) -> str:
     listed: dict[str, list[str]] = {}
     for number, path in table.places(rows):
         listed.setdefault(path, []).append(f"{number:,}")
-    named = "; ".join(f"{unit} {', '.join(numbers)} of {path!r}" for path, numbers in listed.items())
-    begin = "they begin with" if cleaner.counts.dropped > len(rows) else "they are"
-    return f"{said}. In all, {cleaner.counts.dropped:,} rows cannot be used; {begin} {named}"
+    named = "; ".join(
+        f"{unit}{'s' * (len(numbers) > 1)} {', '.join(numbers)} of {path!r}" for path, numbers in listed.items()
+    )
+    begin = "the first are" if cleaner.counts.dropped > len(rows) else "they are"
+    return f"{said}. In all, {cleaner.counts.dropped:,} rows cannot be used: {begin} {named}"
 
 
 @dataclass
@@ -356,8 +358,9 @@ class Recipe:
                 "leave such rows out or 'clip' to move them into value_range"
             )
         if self.on_unknown == "raise" and counts.unknown:
+            about = "1 row is about an item" if counts.unknown == 1 else f"{counts.unknown:,} rows are about items"
             raise DataError(
-                f"items: {counts.unknown} rows are about items outside the catalog{example}. Add these items to "
+                f"items: {about} outside the catalog{example}. Add what is missing to "
                 "items=, or pass on_unknown='drop' to leave such rows out"
             )
         if self.on_duplicate == "raise" and counts.repeated:

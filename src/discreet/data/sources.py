@@ -195,7 +195,10 @@ def require_names(names: Any) -> None:
                 "frame.set_axis(['user', 'item', 'rating'], axis=1)"
             )
         if listed.count(name) > 1:
-            raise DataError(f"source: more than one column is called {name!r}; rename or remove the others")
+            raise DataError(
+                f"source: more than one column is called {name!r}; rename or remove the others. (If that is a value, "
+                "the file has no header line: add one, or read it with a SELECT that names its columns)"
+            )
 
 
 # Files

@@ -11,14 +11,12 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, get_args
-
-import numpy as np
 
 from discreet.errors import PrivacyError
 from discreet.validation import decimal, positive, probability, round_up, whole
@@ -29,7 +27,7 @@ MAX_MU = 1 << 20  # of one release
 SPENDABLE = 1 - 2.0**-40  # share of the largest mu^2 that calibration uses, so that its parts fit after rounding up
 
 _SAFETY = 1e-9  # relative, and
-_SAFETY_EPSILON = 4e-12  # absolute: dp_accounting's root is good to 1e-12; tests compare with 60 digits
+_SAFETY_EPSILON = 4e-12  # absolute: more than any rounding; tests compare with 60 digits
 
 Unit = Literal["user", "entry"]
 Notion = Literal["joint-dp", "dp"]
@@ -88,26 +86,32 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon of mu-Gaussian DP at delta, rounded up."""
-    import dp_accounting
-
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    with np.errstate(all="ignore"):  # its bracketing takes logarithms of zero
-        epsilon = float(dp_accounting.get_epsilon_gaussian(1 / mu, delta, tol=1e-15))
-    return epsilon * (1 + _SAFETY) + _SAFETY_EPSILON
+    return _first(lambda epsilon: gaussian_delta(mu, epsilon) <= delta)[1] * (1 + _SAFETY) + _SAFETY_EPSILON
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu, within 1e-9 or so, whose reported epsilon at delta is at most `epsilon`."""
-    import dp_accounting
-
-    # Slightly below, so that the last digits of the root-finder never decide whether a budget is kept.
+    # Slightly below, so that the last digits of the root never decide whether a budget is kept.
     aim = max(epsilon * (1 - _SAFETY) - 2 * _SAFETY_EPSILON, 0.0) / (1 + _SAFETY)
-    with np.errstate(all="ignore"):
-        mu, step = 1 / float(dp_accounting.get_sigma_gaussian(aim, delta)), 1e-14
+    mu, step = _first(lambda mu: gaussian_delta(mu, aim) > delta)[0], 1e-14
     while gaussian_epsilon(mu, delta) > epsilon:
         mu, step = mu * (1 - step), step * 2
     return mu
+
+
+def _first(holds: Callable[[float], bool]) -> tuple[float, float]:
+    """Two neighboring floats: a condition does not hold at the first, or it is 0; it holds at the second, or it is inf.
+
+    The same root as dp_accounting's, which tests compare with, but importing that takes longer than serving a person.
+    """
+    low, high = 0.0, 1.0
+    while high < math.inf and not holds(high):
+        low, high = high, 2 * high
+    while low < (middle := low + (high - low) / 2) < high:
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
 
 
 # -- events and their cost

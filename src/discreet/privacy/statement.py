@@ -218,7 +218,7 @@ class Statement:
         url: str = "",
         continual: bool = False,
     ) -> str:
-        """Write an entry for the public registry of deployments (opendp/deployments-registry-data), as JSON in YAML.
+        """Write an entry for the public registry of deployments, opendp/deployments-registry-data, as JSON.
 
         The certificate fills in the guarantee, the mechanisms and what is assumed. You supply what the library cannot
         know. The layout is that of the registry's entries of September 2026.

@@ -229,7 +229,7 @@ class _Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self.arriving = None
-        if not self.answering:  # it was answered before all of it had arrived
+        if not self.answering:  # it was answered before the rest of it had arrived
             self.waiting.add(self)
         elif not self.flow.write_paused:
             self.waiting.remove(self)

@@ -1,5 +1,5 @@
 // One item: what is expected of it, why, and what is like it.
-import { bar, brief, el } from "./dom.js";
+import { bar, brief, clipped, el } from "./dom.js";
 import { expectedRating, said, scale, shortly, words } from "./rating.js";
 
 const REASONS = 6;
@@ -28,7 +28,7 @@ export function showItem(dialog, page, item) {
         : el(
             "p",
             {},
-            own === undefined ? "Expected rating " : "Expected, had you not rated it, ",
+            own === undefined ? "Expected rating " : "Expected if you had not rated it: ",
             expectedRating(model.description, expected),
             el("span", { className: "detail" }, scale(model.description)),
           ),
@@ -57,7 +57,7 @@ export function showItem(dialog, page, item) {
               "data-key": `alike:${other.item}`,
               onclick: () => showItem(dialog, page, other.item),
             },
-            other.title,
+            clipped(other.title),
           ),
         ),
       ),
@@ -76,7 +76,7 @@ function reasons(model, ratings, item) {
   const { done, many } = words(model.description);
   const { contributions, baseline } = model.explain(ratings, item);
   if (!contributions.length) {
-    const place = model.scoresAreRatings ? "this is what most people think of it" : "its place shows how popular it is";
+    const place = model.scoresAreRatings ? "this is the average opinion" : "its place shows how popular it is";
     return [el("p", { className: "detail" }, `You have ${done} nothing else yet: ${place}.`)];
   }
   const largest = Math.max(...contributions.map(({ adds }) => Math.abs(adds)), 1e-9);
@@ -85,7 +85,7 @@ function reasons(model, ratings, item) {
     return el(
       "li",
       {},
-      el("span", {}, title, el("small", {}, ` ${shortly(model.description, rating)}`)),
+      el("span", {}, clipped(title), el("small", {}, ` ${shortly(model.description, rating)}`)),
       bar(Math.abs(part), part < 0 ? "minus" : ""),
       model.scoresAreRatings
         ? el("span", { className: "number" }, (adds < 0 ? "−" : "+") + Math.abs(adds).toFixed(2))
@@ -100,7 +100,7 @@ function reasons(model, ratings, item) {
   const [before, now] = [[], ratings].map((history) => place(model, history, ratings, item));
   const change = before === now ? ", too" : `; with them it is number ${now}`;
   const last = el("li", { className: "detail" }, `${without} number ${before} on your list${change}.`);
-  const about = `How much each thing you ${done} speaks for it, by what the same people choose:`;
+  const about = `How much each thing you ${done} counts in its favor, judging by what the same people choose:`;
   return [el("p", { className: "detail" }, about), el("ul", { className: "reasons" }, ...rows, last)];
 }
 

@@ -1,7 +1,7 @@
 // The page: what is rated goes in, recommendations come out, all of it here.
 import { Model } from "./client/discreet.js";
 import { showItem } from "./about.js";
-import { $, bar, el, listed } from "./dom.js";
+import { $, bar, clipped, el, listed } from "./dom.js";
 import { CatalogueMap } from "./map.js";
 import { watchNetwork, showPrivacy } from "./privacy.js";
 import { expectedRating, ratingControl, words } from "./rating.js";
@@ -77,7 +77,7 @@ class Page {
       history.clear();
       $("search").focus();
     });
-    if (model.rank) this.map = new CatalogueMap($("map"), $("map-label"), model, (item) => this.open(item));
+    if (this.knowsTastes()) this.map = new CatalogueMap($("map"), $("map-label"), model, (item) => this.open(item));
     else $("map-section").hidden = $("map-link").hidden = true;
     history.onChange(() => this.render());
     this.render();
@@ -185,7 +185,7 @@ class Page {
             {
               type: "button",
               className: "remove",
-              "aria-label": `Take back the ${words(this.model.description).one} of ${title}`,
+              "aria-label": `Remove the ${words(this.model.description).one} of ${title}`,
               onclick: () => this.rate(item, null),
             },
             "×",
@@ -268,14 +268,21 @@ class Page {
     );
   }
 
+  /** Whether the model tells tastes apart. If not, a map has nothing to show, and lists are of what is popular. */
+  knowsTastes() {
+    const [first, end] = this.model.description.similar;
+    return end > first;
+  }
+
   /** Why, in one line: what added most. */
   #because(ratings, item) {
     if (!ratings.length) return "";
+    if (!this.knowsTastes()) return "Because many people like it";
     const helped = this.model
       .explain(ratings, item)
       .contributions.filter(({ adds }) => adds > 0)
       .slice(0, 2);
-    return helped.length ? `Because of ${listed(helped.map(({ title }) => title))}` : "Because many people like it";
+    return helped.length ? `Because of ${listed(helped.map(({ title }) => clipped(title)))}` : "Because many people like it";
   }
 }
 

@@ -34,6 +34,9 @@ export function atMost(value) {
   return brief(Math.ceil(value / unit - 1e-9) * unit);
 }
 
+/** A title with at most so many letters: some catalogs have whole texts for titles. */
+export const clipped = (text, most = 60) => (text.length > most ? `${text.slice(0, most - 2).trimEnd()}…` : text);
+
 /** Words in a row: "a, b and c". */
 export function listed(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;

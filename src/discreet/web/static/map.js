@@ -1,4 +1,5 @@
 // The catalog on a canvas: every item a point, near what it is like. Drag or arrow keys move it, wheel and plus zoom.
+import { clipped } from "./dom.js";
 
 const SHADES = 24;
 const REACH = 16; // pixels from a point that still mean it
@@ -95,7 +96,7 @@ export class CatalogueMap {
       const [x, y] = this.#at(at);
       if (x < 0 || y < 0 || x > width || y > height) continue;
       paint.font = `${own.has(at) ? "600 14px" : "12px"} ${style.fontFamily}`;
-      const text = shortened(this.model.title(this.model.ids[at]));
+      const text = clipped(this.model.title(this.model.ids[at]), 28);
       const long = paint.measureText(text).width;
       const room = own.has(at) ? 10 : 16; // between lines
       const others = own.has(at) ? taken : [...taken, ...points];
@@ -155,7 +156,7 @@ export class CatalogueMap {
     if (number === null) return;
     const { width } = this.size;
     const [px, py] = x === null ? this.#at(number) : [x, y];
-    this.label.textContent = this.model.title(this.model.ids[number]);
+    this.label.textContent = clipped(this.model.title(this.model.ids[number]), 80);
     this.label.style.left = `${Math.min(Math.max(px, 70), width - 70)}px`;
     this.label.style.top = `${Math.max(py - 14, 26)}px`;
   }
@@ -246,8 +247,6 @@ export class CatalogueMap {
 const around = (x, y) => [x - 8, y - 8, x + 8, y + 8];
 
 const overlap = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
-
-const shortened = (text) => (text.length > 28 ? `${text.slice(0, 26)}…` : text);
 
 /** How large each point is, from all of them in the order of their popularity. */
 function sizes(order) {

@@ -31,8 +31,8 @@ export function showPrivacy(section, model, history) {
         el("p", { className: "big" }, "Nothing leaves your device"),
         ...you(many, count),
       ),
-      el("article", {}, el("h3", {}, "Those the model learned from"), ...others(privacy, model.description.implicit)),
-      el("article", {}, el("h3", {}, "Where the budget went"), ...budget(privacy)),
+      el("article", {}, el("h3", {}, "The people it learned from"), ...others(privacy, model.description.implicit)),
+      el("article", {}, el("h3", {}, "How the privacy budget was spent"), ...budget(privacy)),
     ),
     tradeoff
       ? el(
@@ -50,16 +50,16 @@ export function showPrivacy(section, model, history) {
       el("p", {}, privacy.sentence),
       ...small(privacy),
     ),
-    el("details", {}, el("summary", {}, "Check that the network stays silent"), ...proof()),
+    el("details", {}, el("summary", {}, "Check that this page sends nothing"), ...proof()),
     el(
       "details",
       {},
-      el("summary", {}, "What was lost on the way to your browser"),
+      el("summary", {}, "Accuracy lost to compression"),
       el(
         "p",
         {},
-        `Item vectors are kept as ${precision}. For made-up people, ${brief(100 * loss.top_10_kept)}% of the ten best `,
-        `stayed among them, and predictions moved by ${brief(loss.predicted)} on average.`,
+        `Item vectors are stored as ${precision}. For made-up people, ${brief(100 * loss.top_10_kept)}% of their ten best titles `,
+        `stayed the same, and predictions moved by ${brief(loss.predicted)} on average.`,
       ),
     ),
   );
@@ -70,9 +70,9 @@ function you(many, count) {
     el(
       "p",
       {},
-      `Your ${many} are matched with the catalog right here: the model came to you, so that you need not go to it.`,
+      `Your ${many} are compared with the catalog on this device. The model came to you, so your data does not have to go anywhere.`,
     ),
-    el("p", {}, "Kept in this browser, until you delete them: ", count, "."),
+    el("p", {}, "Stored in this browser until you delete them: ", count, "."),
   ];
 }
 
@@ -90,13 +90,13 @@ function others(privacy, implicit) {
   const much = `change by at most a factor of ${factor}, up or down, plus δ`;
   return [
     el("p", { className: "big" }, `ε = ${atMost(epsilon)}`, el("small", {}, ` δ = ${delta.toExponential()}`)),
-    el("p", {}, `If ${whose} ${changed}, the probability of anything that this model reveals would ${much}.`),
-    el("p", { className: "detail" }, "A mathematical fact, not a policy: noise was added before anything was kept."),
+    el("p", {}, `If ${whose} ${changed}, the probability of anything this model reveals would ${much}.`),
+    el("p", { className: "detail" }, "This is a mathematical guarantee, not a policy: noise was added before anything was stored."),
   ];
 }
 
 function budget({ releases }) {
-  if (!releases.length) return [el("p", {}, "There was none: no noise was added.")];
+  if (!releases.length) return [el("p", {}, "There was no budget: no noise was added.")];
   const rows = merged(releases).map(({ tells, part, times }) =>
     el(
       "li",
@@ -148,24 +148,24 @@ function proof() {
       el(
         "li",
         {},
-        "Open the developer tools of your browser (F12), and there the network. Rate something: nothing appears.",
+        "Open your browser's developer tools (F12) and choose the Network tab. Rate something: nothing appears.",
       ),
-      el("li", {}, "Or switch the network off. Everything here goes on working."),
+      el("li", {}, "Or disconnect from the network. Everything on this page keeps working."),
       el(
         "li",
         {},
-        "The page's content security policy lets it talk to its own host only, and its scripts, which you can read, ",
-        "ask for nothing after they have loaded.",
+        "The page's content security policy lets it contact only its own host. Its scripts, which you can read, ",
+        "request nothing after they have loaded.",
       ),
     ),
-    el("p", { className: "detail" }, `Fetched while loading: ${[...new Set(names)].join(", ")}.`),
+    el("p", { className: "detail" }, `Loaded with the page: ${[...new Set(names)].join(", ")}.`),
   ];
 }
 
 /** How to read the curve. */
 function meant(metric) {
   const better = /^(rmse|mae)/.test(metric) ? "an error, so lower is better" : "higher is better";
-  return `${metric} (${better}) at several budgets: the smaller epsilon, the more private. A ring is the budget of this model.`;
+  return `${metric} (${better}) at several budgets. A smaller epsilon is more private. The ring marks the budget of this model.`;
 }
 
 /** Accuracy against epsilon, on a logarithmic axis. */

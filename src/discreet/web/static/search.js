@@ -71,7 +71,7 @@ export function searchBox(input, list, { find, describe, onChoose }) {
       ...(options.length
         ? options
         : [
-            el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, "Nothing has these words"),
+            el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, "No title has these words"),
           ]),
     );
     list.hidden = false;
