@@ -62,7 +62,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "without slopes on bias and popularity": ({"with_slopes": plain_slopes}, {}),
     "without directions from co-occurrences": ({"settings": without(training.SECOND_MOMENT, training.EXTENSION)}, {}),
     "without random probe columns": ({"PROBES": 0}, {}),
-    "contributions shortened only": ({"LIFT": 1.0}, {}),
+    "contributions lengthened only as residuals fall": ({"LIFT": 1.0}, {}),
     "no prior mean from the items a user has": ({"USER_PRIOR": 0.0}, {}),
     "two folds in place of four": ({"FOLDS": 2}, {}),
     "1 step": ({}, {"n_steps": 1}),

@@ -27,6 +27,11 @@ import pytest
 import zstandard
 
 import discreet
+from discreet.data.catalogue import Ids
+from discreet.data.readers import Recipe
+from discreet.data.sources import choose
+from discreet.data.spark import divided, read_partition
+from discreet.data.texts import Csv, Json
 from discreet.errors import DataError
 
 Record = dict[Any, dict[Any, tuple[float, Any]]]
@@ -273,3 +278,39 @@ def test_neighboring_files_give_neighboring_tables(seed: int, tmp_path: Path, mo
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_thousands_of_neighboring_files(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(seed, 300, tmp_path, monkeypatch) > 75
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_partition_of_spark_reads_lines_as_one_machine_does(seed: int, tmp_path: Path) -> None:
+    """What Spark hands over are lines, in any order; they are divided and parsed by the same code."""
+    rng, compared = random.Random(seed), 0
+    for _ in range(60):
+        made = case(rng, raw=True)
+        bounds = (0.0, 50.0)
+        policies: dict[str, Any] = {"on_duplicate": rng.choice(["mean", "sum"]), "on_invalid": "clip"}
+        policies |= {"on_unknown": "drop", "time_format": made.options["time_format"]}
+        items = made.options["items"] or [str(n) for n in range(8)]
+        write, style = rng.choice(TEXT), rng.randrange(1 << 30)
+        path = write(made.rows(True), random.Random(style), tmp_path)
+        opened = {".gz": gzip.open, ".zst": zstandard.open}.get(path.suffix, open)
+        with opened(path, "rb") as file:
+            content = file.read()
+        header, lines = content.partition(b"\n")[0], content.split(b"\n")[:-1]
+        is_json = ".json" in path.name
+        text: Csv | Json = Json() if is_json else Csv.of("r", header, "\t" if ".tsv" in path.name else None)
+        names = text.names if isinstance(text, Csv) else None
+        columns = choose(names, user="user", item="item", value="rating", time="timestamp")
+        rng.shuffle(lines)
+        batch = pa.RecordBatch.from_arrays([pa.array(lines, pa.binary()).view(pa.string())], names=["value"])
+        rows = divided(batch, text, columns.wanted(lenient=True))
+        there, _ = read_partition(Recipe(columns, Ids(items), bounds, **policies), [rows])
+        here = outcome(path, policies | {"value_range": bounds, "items": items, "time": "timestamp"})
+        if isinstance(here, DataError):  # no row is left
+            assert there is None or not len(there)
+            continue
+        assert there is not None
+        assert {user: {item: cell[0] for item, cell in row.items()} for user, row in here.items()} == {
+            user: {item: cell[0] for item, cell in row.items()} for user, row in records(there).items() if row
+        }
+        compared += 1
+    assert compared > 20

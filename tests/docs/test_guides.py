@@ -71,7 +71,7 @@ def test_regret() -> None:
         errors, regret = cells("tuning.md", label)[at : at + 2]
         assert all(near(n, cell[k], 3) for n, k in zip(errors.split(", "), ("default", "tuned"), strict=True))
         assert near(regret.rstrip("%"), 100 * cell["regret"], 1)
-        assert cell["regret"] < 0.006 or cell["data"] == "low rank"
+        assert cell["regret"] < 0.01 or cell["data"] == "low rank"
 
 
 @pytest.mark.parametrize("which", [0, 1])

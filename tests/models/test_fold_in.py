@@ -9,7 +9,7 @@ import pytest
 import discreet
 from discreet.models.centering import Centering
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, ReplayFoldIn, RidgeFoldIn
-from discreet.models.frank_wolfe.contributions import Local, Loss
+from discreet.models.frank_wolfe.contributions import Corrective, Local, Loss
 from discreet.models.frank_wolfe.estimate import Step
 from discreet.models.gradient.contributions import Descent
 from discreet.models.gradient.estimate import Step as Projection
@@ -33,6 +33,9 @@ FOLD_INS: dict[str, FoldIn] = {
     "ridge, gram": RidgeFoldIn(**RIDGE, offset_penalty=2.0, gram=np.eye(K) + 0.2),
     "ridge, frequent items": RidgeFoldIn(**{**RIDGE, "columns": OTHERS[:, :-1]}, frequent=FREQUENT),
     "ridge, own mean": RidgeFoldIn(**{**RIDGE, "columns": OTHERS}, frequent=FREQUENT, own_mean=True),
+    "ridge, logistic": RidgeFoldIn(
+        **{**RIDGE, "base": CENTER}, targets=Corrective(Loss(4.0), 3.0, False, [8.0, 4.0, 2.0, 1.0]), double=True
+    ),
     "ridge, bits": RidgeFoldIn(**RIDGE, offset_penalty=2.0, targets=BitTargets(Link(), 3.0, 1.0)),
     "linear, weights": LinearFoldIn(columns=COLUMNS, base=BASE, loadings=LOADINGS, weights=FREQUENT),
     "linear": LinearFoldIn(columns=COLUMNS, base=BASE, loadings=LOADINGS),

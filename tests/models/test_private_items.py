@@ -1,5 +1,6 @@
 """A private choice of items: what it finds, what it costs, and that items that were not chosen leave no trace."""
 
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -255,6 +256,17 @@ def test_public_items_are_not_chosen(table: Any) -> None:
         discreet.select_items(table, **BUDGET)
 
 
+def test_a_table_made_by_hand_is_checked_before_anything_is_spent() -> None:
+    """Who had an item twice would add twice as much to its weight."""
+    table, ledger = private(), discreet.Ledger(**BUDGET, threshold_delta=5e-7)
+    indices = table.indices.copy()
+    indices[1] = indices[0]
+    with pytest.raises(DataError, match="make the table with"):
+        discreet.select_items(replace(table, indices=indices), **BUDGET, ledger=ledger)
+    assert not ledger.events
+    assert len(discreet.select_items(table, **BUDGET, ledger=ledger))
+
+
 def test_what_is_refused(tmp_path: Any) -> None:
     table = private()
     with pytest.raises(DataError, match="checkpoint"):
@@ -305,4 +317,4 @@ def test_a_table_in_spark_is_refused() -> None:
     from discreet.data.spark import _catalogue
 
     with pytest.raises(DataError, match="one machine"):
-        _catalogue(None, None, "private")  # type: ignore[arg-type]
+        _catalogue(None, None, "private", written=False)  # type: ignore[arg-type]

@@ -287,7 +287,7 @@ def _read_only(connection: Any, on: bool = True) -> None:
 
 
 def require_select(statement: str, database: str) -> None:
-    """Raise unless a statement is a single SELECT that writes nothing. `database`: SQLAlchemy's name of its kind."""
+    """Raise unless a statement is a single SELECT that writes nothing. `database`: SQLAlchemy's name, or "spark"."""
     tokens = _tokens(statement, database)
     words = [token.token_type.name for token in tokens]
     while words and words[-1] == "SEMICOLON":
@@ -341,3 +341,13 @@ def _is_query(statement: str, database: str) -> bool:
     except SqlglotError:
         return False
     return len(found) == 1 and isinstance(found[0], exp.Query) and not found[0].find(*writing, exp.Command, exp.Attach)
+
+
+def reads_text_files(statement: str) -> bool:
+    """Whether a SELECT of Spark reads files whose types Spark guesses, as in json.`ratings.json`."""
+    tokens = _tokens(statement, "spark")
+    kinds = [token.token_type.name for token in tokens]
+    return any(
+        token.text.lower() in ("json", "csv", "xml") and kinds[at + 1 : at + 3] == ["DOT", "IDENTIFIER"]
+        for at, token in enumerate(tokens)
+    )

@@ -15,6 +15,7 @@ import numpy as np
 
 from discreet import kernels
 from discreet.data.interactions import Interactions
+from discreet.errors import DataError
 from discreet.kernels import each_block, n_threads, over_blocks
 from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
@@ -32,6 +33,7 @@ DENSE_CELLS = 1 << 21  # entries of users' dense rows
 CACHED_CELLS = 1 << 20  # of these, as many as a cache holds about, so that memory is used again
 LEAST = 1 << 14  # interactions, below which a batch is not worth a thread
 GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
+CHECKED = 1 << 18  # values that a thread checks at a time
 SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
 
 Block = TypeVar("Block")
@@ -178,3 +180,28 @@ def dense_users(n: int) -> int:
 def equal_weights(part: UserBatch) -> Array:
     """Equal weights for each user's items, with an L2 norm of 1."""
     return kernels.unit_rows(part.indptr, part.indices)
+
+
+def require_sound_rows(ratings: Interactions, n_jobs: int | None = None) -> None:
+    """Raise unless rows are as `discreet.read` makes them, which proofs assume. The error reveals nothing else."""
+    low, high = (np.float32(end) for end in ratings.value_range or (-np.inf, np.inf))
+    indptr, indices, values = ratings.indptr, ratings.indices, ratings.values
+    within: list[bool] = []
+
+    def in_range(at: int) -> None:
+        some = values[at : at + CHECKED]
+        within.append(bool(low <= some.min() and some.max() <= high))  # false for NaN
+
+    each_block(in_range, range(0, len(values), CHECKED), n_jobs)
+    sound = (
+        indptr[0] == 0
+        and indptr[-1] == len(indices)
+        and bool((np.diff(indptr) >= 0).all())
+        and kernels.rising(indices, indptr, ratings.n_items, n_jobs)
+        and all(within)
+    )
+    if not sound:
+        raise DataError(
+            "ratings: each user's items must be in increasing order, without repetition, with values in the declared "
+            "range; make the table with discreet.read"
+        )

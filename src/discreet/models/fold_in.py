@@ -206,8 +206,8 @@ class Targets(Protocol):
         """The targets of the last regression, after those before it."""
         ...
 
-    def describe(self) -> dict[str, Any]:
-        """The "loss", and of how many regressions one after another the last counts, the "rounds"."""
+    def describe(self, rank: int) -> dict[str, Any]:
+        """The "loss", and the "rounds": (k, factor) for a regression on the first k columns times the factor."""
         ...
 
 
@@ -281,7 +281,8 @@ class RidgeFoldIn(FoldIn):
         """For the JavaScript client; `targets` is a loss and rounds there."""
         penalty = {name: float(getattr(self.penalty, name)) for name in ("scale", "exponent", "normaliser", "constant")}
         settings = {"kind": "ridge", "penalty": penalty, "offset_penalty": self.offset_penalty}
-        refits = {"loss": None, "rounds": 1} if self.targets is None else self.targets.describe()
+        k = self._ridge.columns.shape[1]
+        refits = {"loss": None, "rounds": [[k, 1.0]]} if self.targets is None else self.targets.describe(k)
         tables = _given(columns=self.columns, prior=self.prior)
         arrays = _given(base=self.base, gram=self.gram, frequent=self.frequent)
         settings |= {"prior_count": self.prior_count, "own_mean": self.own_mean}

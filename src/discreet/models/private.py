@@ -8,14 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from discreet import kernels
 from discreet.data.catalogue import CHOSEN, PRIVATE, Catalogue
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
+from discreet.engine.batches import require_sound_rows
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels import each_block
 from discreet.models import private_items, registry
 from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
@@ -36,7 +33,6 @@ _STOPPED = (
     "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by earlier releases. "
     "The guarantee covers the whole plan; what was not released went back to the ledger."
 )
-CHECKED = 1 << 18  # values that a thread checks at a time
 _EXPOSED = 0.1  # a delta is large if the mechanism below exposes more people than this on average
 
 
@@ -66,28 +62,7 @@ def require_sound(ratings: Ratings, n_jobs: int | None = None) -> None:
     ratings.require_public()
     if not isinstance(ratings, Interactions):
         return
-    assert ratings.value_range is not None
-    low, high = (np.float32(end) for end in ratings.value_range)
-    indptr, indices, values = ratings.indptr, ratings.indices, ratings.values
-    within: list[bool] = []
-
-    def in_range(at: int) -> None:
-        some = values[at : at + CHECKED]
-        within.append(bool(low <= some.min() and some.max() <= high))  # false for NaN
-
-    each_block(in_range, range(0, len(values), CHECKED), n_jobs)
-    sound = (
-        indptr[0] == 0
-        and indptr[-1] == len(indices)
-        and bool((np.diff(indptr) >= 0).all())
-        and kernels.rising(indices, indptr, ratings.n_items, n_jobs)
-        and all(within)
-    )
-    if not sound:
-        raise DataError(
-            "ratings: each user's items must be in increasing order, without repetition, with values in the declared "
-            "range; make the table with discreet.read"
-        )
+    require_sound_rows(ratings, n_jobs)
     require_sound_arithmetic()
 
 

@@ -19,7 +19,7 @@ from pyarrow import types
 from discreet.data.catalogue import CHOSEN, Catalogue
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
-from discreet.engine.batches import user_batches
+from discreet.engine.batches import require_sound_rows, user_batches
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser, ThresholdEvent, UserBatch
 from discreet.privacy.guarantee import (
@@ -99,7 +99,8 @@ def select_items(
         and `catalogue.selection` is the statement of the choice.
 
     Raises:
-        DataError: No item was chosen. The cost is spent.
+        DataError: No item was chosen, and the cost is spent; or the table was made by hand, and is not sound, and
+            nothing was spent.
         BudgetExceeded: The ledger has too little left. Nothing was spent.
     """
     at = probability("delta", delta)
@@ -131,6 +132,7 @@ def _chosen(
             "table: a private choice is for Interactions with private items, discreet.read(..., items='private'); "
             "items that are public are all there already"
         )
+    require_sound_rows(table, n_jobs)
     _require_types(table.items.to_arrow())
     require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
     ledger.expect(unit="user", adjacency=adjacency)

@@ -84,6 +84,18 @@ def test_going_on_pools_what_is_chosen_together(split: Any) -> None:
     assert np.isfinite(first.list_factors_).all()
 
 
+def test_lists_that_were_popularity_are_popularity_again_until_there_is_more_to_say(split: Any) -> None:
+    """A first fit that knew too little for a second moment leaves none, and the next one may know too little, too."""
+    few = split[0].of_users(np.arange(60))
+    model = fitted(few, objective="both", epsilon=0.5)
+    assert model.list_factors_.shape[1] == 1
+    assert not len(model.known_frequent_)
+    model.fit_more(few, seeded(0.5, 2), epsilon=0.5)
+    assert not len(model.known_frequent_)
+    model.fit_more(split[0], seeded(10.0, 3), epsilon=10.0)
+    assert model.list_factors_.shape[1] > 1
+
+
 def test_new_items_and_lost_ones(split: Any, tmp_path: Any) -> None:
     model = fitted(split[0], objective="both")
     kept = [*(item for item in split[0].items if item % 7), 10_001, 10_002]

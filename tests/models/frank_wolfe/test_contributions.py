@@ -119,8 +119,8 @@ def some_steps(n: int) -> list[tuple[Any, Any]]:
     return [
         (Local(Centering.of((0.5, 5), 3.0, centre=True), Loss()), moves),
         (Local(Centering(2.75, None, 3.0), Loss(4.5)), moves),
-        (Corrective(2.75, 1.0), refits),
-        (Corrective(2.75, None), refits),
+        (Corrective(Loss(), 2.75, True), refits),
+        (Corrective(Loss(4.5), 2.75, False), refits),
     ]
 
 

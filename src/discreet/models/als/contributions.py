@@ -19,7 +19,7 @@ from discreet.typing import Array
 USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
 USER_CHOICES = 7.0  # zeros that are averaged with the priors of a user's items
 ONCE = Lock()  # of threads that need the tables of a step, the first makes them
-LIFT = 10.0  # the most that a contribution to an item step is lengthened by
+LIFT = 10.0  # the most that a contribution to an item step is lengthened by, where predictions explain nothing
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ class ItemStep:
         bias_weight: The weight of biases against factors.
         clip: The length of a user's contribution.
         shrink: A public factor of users' contributions to the shared Gram matrix.
+        lift: The most that a contribution is lengthened by.
     """
 
     items: ItemPosterior
@@ -124,6 +125,7 @@ class ItemStep:
     bias_weight: float
     clip: float
     shrink: float = 1.0
+    lift: float = LIFT
 
     @cached_property
     def base(self) -> Array:
@@ -161,7 +163,7 @@ class ItemStep:
             a=self.frequencies.a,
             bias_weight=self.bias_weight,
             clip=clip,
-            lift=LIFT,
+            lift=self.lift,
         )
 
     def residuals(self, batch: UserBatch) -> Array:

@@ -37,6 +37,7 @@ SCALE_ERROR = 0.5  # relative error of the assumed sizes of columns; with .3 and
 SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
 POPULARITY = 1  # the factor that is popularity; factor 0 is the slope of biases
 MAGNITUDES = 24  # of the variance of a user's ratings: from the square of half their range down, by factors of 4
+STANDS_OUT = 4.0  # noise standard deviations: of as many numbers as MAGNITUDES, noise alone is never that large
 LEAST_UNIT = 2.0**-MAGNITUDES  # of half the range of ratings: the unit of ratings that are all the same
 
 
@@ -81,7 +82,7 @@ class UserStatistics:
         n = max(float(n_users), 10.0)
         mean, error = _ratio(total, n, std, 0.0, 0.4)
         degrees = min(max(degrees, 0.0), n)
-        users = np.where(release.values[5:] > 4 * std, release.values[5:], 0)  # the 4: of 24 numbers, by chance none
+        users = np.where(release.values[5:] > STANDS_OUT * std, release.values[5:], 0)
         usual = float(np.average(4.0 ** -(np.arange(MAGNITUDES) + 0.5), weights=users)) if users.any() else 0.2
         variance, _ = _ratio(squares, degrees, std, usual, usual)
         variance = min(max(variance, usual / 16, LEAST_UNIT**2), 1.0)
@@ -365,7 +366,7 @@ class ItemPosterior:
         gains = squares * (among**2).sum(axis=1)
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
-        error = 4 * math.sqrt(2 * float(((weights * noise) ** 2).sum())) + NOISE_ERROR * float((weights * own).sum())
+        error = 2 * math.sqrt(2 * float(((weights * noise) ** 2).sum())) + NOISE_ERROR * float((weights * own).sum())
         if excess <= error:
             return ItemPosterior(self.mean[:, :n].copy(), self.covariance[:, :n, :n].copy()), observed.first(n)
         covariance, moving = self.covariance.copy(), np.arange(n, self.mean.shape[1])

@@ -220,7 +220,8 @@ class DPALS(PrivateModel):
         items = training.steps(mean, frequencies, items)
         (low, high), unit = training.scale.value_range, training.scale.unit
         n_jobs = training.releaser.n_jobs
-        kernel = kernel_columns(items.mean, frequencies.sums, n_jobs) * math.sqrt(items.taste(frequencies))
+        size = math.sqrt(min(items.taste(frequencies), training.noise))  # at most what the other columns leave
+        kernel = kernel_columns(items.mean, frequencies.sums, n_jobs) * size
         return {
             "item_factors_": np.column_stack([items.factors, kernel]) * unit,
             "item_bias_": items.bias * unit,

@@ -13,6 +13,7 @@ import numpy as np
 from discreet.engine import Blocks
 from discreet.engine.batches import dense_users, equal_weights, user_batches
 from discreet.models.als.contributions import (
+    LIFT,
     USER_VECTOR,
     Extension,
     ItemStep,
@@ -27,6 +28,7 @@ from discreet.models.als.estimate import (
     COLUMN_SPREAD,
     MAGNITUDES,
     RESIDUAL_SPREAD,
+    STANDS_OUT,
     USER_SQUARE,
     Directions,
     ItemEstimate,
@@ -61,6 +63,7 @@ MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with th
 # mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
 # steps more than they explain. Fitted on MovieLens 1M.
 COLUMN_SIGNAL = 80.0
+USERS_BOUND = math.sqrt(5)
 GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 GRAM_FILL = 0.5  # how much of that bound an average user may fill, by the steps before: with more, many are truncated
 
@@ -193,7 +196,8 @@ class Training:
 
     def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
         penalties = self.offset_penalty, USER_VECTOR * self.noise
-        return ItemStep(items.means, frequencies, mean, *penalties, bias_weight, self.settings.step_clip)
+        lift = LIFT / math.sqrt(self.noise)
+        return ItemStep(items.means, frequencies, mean, *penalties, bias_weight, self.settings.step_clip, lift=lift)
 
     def _count_users(self) -> UserStatistics:
         statistic = VectorSum(5 + MAGNITUDES, self.settings.bounds[USERS], nonnegative=True)
@@ -270,7 +274,9 @@ class Training:
         return choices
 
     def _known_moment(self, frequencies: ItemFrequencies) -> KnownPairs | None:
-        return None if self.known is None else self.known.second_moment(frequencies, self.inflation)
+        if self.known is None or not len(self.known.frequent):
+            return None
+        return self.known.second_moment(frequencies, self.inflation)
 
     def _directions(self, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
         """Where items stand on directions of taste, from what is chosen together; and `Knowledge.between`."""
@@ -349,7 +355,7 @@ class Settings:
     def bounds(self) -> dict[str, float]:
         """Label -> the L2 norm that a user's contribution to that release never exceeds."""
         return {
-            USERS: math.sqrt(5),
+            USERS: USERS_BOUND,
             POPULARITY: 1.0,
             WEIGHTS: 1.0,
             BIAS: self.bias_clip,
@@ -383,12 +389,21 @@ class Settings:
             together: The settings for the budget of all fits.
             missing: What earlier fits could have spent on a second moment, and did not: the first makes up for it.
         """
-        shares = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
+        shares = {USERS: _share_of_users(self.signal), POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
         if together.looks_for_directions and not together.residual:
             shares |= {SECOND_MOMENT: min(0.08 * missing, 0.24), EXTENSION: 0.06}
         if self.lists:
             shares = _with_lists(shares, self.signal, residual=False)
         return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
+
+
+def _share_of_users(signal: float) -> float:
+    """The share of the users release, for a budget of mu and so many users that mu times their number is `signal`.
+
+    All else is counted in the unit that follows from it. So where the budget is small it gets what it takes for an
+    order of magnitude to stand out that a sixth of the users have: for 5,000 people 10% at epsilon .1, .6% from .6 on.
+    """
+    return min(max((6 * STANDS_OUT * USERS_BOUND / signal) ** 2, 0.006), 0.1)
 
 
 def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> dict[str, float]:
@@ -426,7 +441,7 @@ def settings(
     n_users = n_users_hint or max(5_000, 1.6 * n_items)
     # 0 at epsilon = 1 and 1 at epsilon = 10, for delta = 1e-5.
     budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
-    shares = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
+    shares = {USERS: _share_of_users(mu * n_users), POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
     residual, n_frequent = n_items <= 400, min(n_items, 400)
     share = 0.25 if residual else 0.08
     # The second moment pays if its directions stand out from the noise, whose largest eigenvalue is `edge`. Those of

@@ -6,6 +6,7 @@ bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -152,13 +153,20 @@ class Local:
 class Corrective:
     """The local component of corrective steps: regressions on all directions so far, and on a constant if centered.
 
-    They are for the squared loss: what a regression leaves is the residual.
+    The residual of a squared loss is what the regression leaves. For another loss, with a derivative that rises no
+    faster, each step minimizes the quadratic function above it that touches it where the last step arrived: there, a
+    user who is folded in needs the regressions of all steps, of which each gives the targets of the next one.
     """
 
-    forgets: ClassVar[bool] = True  # each step's regression is of the ratings themselves
-
+    loss: Loss
     centre: float  # what a rating is expected to be, publicly
     shrinkage: float | None  # of users' own offsets; None: they have none
+    noises: Sequence[float] = ()  # for fold-in, of each step; a step's columns are those of the last one, scaled
+
+    @property
+    def forgets(self) -> bool:
+        """A regression of a squared loss is of the ratings themselves."""
+        return self.loss.width is None
 
     def ridge(self, columns: Array) -> Ridge:
         """A user's regression, of their ratings less the center."""
@@ -167,18 +175,49 @@ class Corrective:
 
     def begin(self, part: UserBatch) -> tuple[Array, Array]:
         """Y_i, the user's own shrunken mean if there are offsets, and A_i."""
-        about = part.values.astype(np.float64) - self.centre
+        about = self._about(part)
         fitted = np.zeros(len(about))
         if self.shrinkage is not None:
             fitted = (part.row_sums(about) / (part.counts + self.shrinkage))[part.owners]
-        return fitted, fitted - about
+        return fitted, self._residuals(about, fitted)
 
     def move(self, part: Fitted, step: Basis) -> tuple[Array, Array]:
         """Y_i and A_i after the directions of a basis were fitted."""
-        about, left = part.values.astype(np.float64) - self.centre, np.zeros(len(part.indices))
-        self.ridge(step.columns.astype(np.float64)).solve(part.indptr, part.indices, about, residuals=left)
-        fitted = about - left
-        return fitted, fitted - about
+        about, left = self._about(part), np.zeros(len(part.indices))
+        targets = self.targets(about, part.fitted.astype(np.float64))
+        self.ridge(step.columns.astype(np.float64)).solve(part.indptr, part.indices, targets, residuals=left)
+        return targets - left, self._residuals(about, targets - left)
+
+    def targets(self, about: Array, fitted: Array) -> Array:
+        """What a regression is to fit: Y_i - A_i, which for a squared loss are the ratings themselves."""
+        return about if self.forgets else fitted - self._residuals(about, fitted)
+
+    def _about(self, part: UserBatch) -> Array:
+        return np.asarray(part.values.astype(np.float64) - self.centre)
+
+    def _residuals(self, about: Array, fitted: Array) -> Array:
+        return self.loss.slope(fitted) * fitted - about
+
+    # What `RidgeFoldIn` asks of targets, for the logistic loss.
+
+    def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
+        """The targets of the last regression."""
+        about = values.astype(np.float64) - self.centre
+        targets, left = self.targets(about, np.zeros(len(about))), np.zeros(len(about))
+        for t, factor in self._rounds()[:-1]:
+            step = self.ridge(ridge.columns[:, :t] * factor)
+            step.solve(indptr, indices, targets, residuals=left, n_jobs=n_jobs)
+            targets = self.targets(about, targets - left)
+        return targets + ridge.base[indices]
+
+    def _rounds(self) -> list[tuple[int, float]]:
+        """The number of columns of each step, and their factor."""
+        return [(t, math.sqrt(self.noises[-1] / noise)) for t, noise in enumerate(self.noises, 1)]
+
+    def describe(self, rank: int) -> dict[str, Any]:
+        """The loss and the steps."""
+        loss = {"name": "logistic", "width": self.loss.width, "centre": self.centre}
+        return {"loss": loss, "rounds": [list(one) for one in self._rounds()]}
 
 
 Component: TypeAlias = Local | Corrective

@@ -103,9 +103,10 @@ class FrankWolfeModel(Model):
 
     def _component(self, centering: Centering, value_range: tuple[float, float]) -> Local | Corrective:
         """What users do."""
+        loss = Loss(value_range[1] - value_range[0] if self.loss == "logistic" else None)
         if self._corrective:
-            return Corrective(centering.centre, centering.shrinkage)
-        return Local(centering, Loss(value_range[1] - value_range[0] if self.loss == "logistic" else None))
+            return Corrective(loss, centering.centre, centering.shrinkage)
+        return Local(centering, loss)
 
     def _learned(
         self, centering: Centering, kept: tuple[Array, Sequence[Sequence[float]]], popularity: Array
@@ -127,8 +128,9 @@ class FrankWolfeModel(Model):
         component = self._component(centering, self.value_range_)
         if isinstance(component, Corrective):
             base, ridge = self.item_bias_ + np.float32(component.centre), component.ridge(columns)
+            targets = replace(component, noises=self.steps_[:, 0].tolist()) if self.loss == "logistic" else None
             regression: dict[str, Any] = {"penalty": ridge.penalty, "offset_penalty": ridge.offset_penalty}
-            return RidgeFoldIn(columns=columns, base=base, double=True, **regression)
+            return RidgeFoldIn(columns=columns, base=base, targets=targets, double=True, **regression)
         base, vectors = self.item_bias_ + np.float32(component.centering.centre), columns.astype(np.float64)
         steps = [Step(vectors[:, t], *map(float, numbers)) for t, numbers in enumerate(self.steps_)]
         return ReplayFoldIn(columns=columns, base=base, steps=replace(component, steps=steps))
@@ -255,9 +257,9 @@ class DPFrankWolfe(PrivateFrankWolfe):
       C^2), and C shrinks as its root does. So does the noise. Steps end where only rounding errors are left, and the
       ledger gets the rest of the budget back; the guarantee stays that of the whole plan.
 
-    With step="constant", or the logistic loss, the local part is the paper's: Y_i = (1 - eta) Y_i - eta k / lambda'
-    (A_i . v) v, eta = 1 / T, with x_i about the user's own mean and scaled to length L at most, projected so that
-    |P Y_i| is at most L; Y stays in the ball of nuclear norm k, and C is the same for all steps.
+    With step="constant" the local part is the paper's: Y_i = (1 - eta) Y_i - eta k / lambda' (A_i . v) v, eta = 1 / T,
+    with x_i about the user's own mean and scaled to length L at most, projected so that |P Y_i| is at most L; Y stays
+    in the ball of nuclear norm k, and C is the same for all steps.
 
     With eigensolver="oja" the matrix is never formed: v comes from `oja_steps` releases of A^T A v, which one user
     moves by at most C^2 in both adjacencies, and lambda^2 = |A v|^2 from one more. A new user is folded in by the
@@ -284,7 +286,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
         oja_steps: Gamma, how many products make a direction.
         noise: "gaussian".
         loss: "squared", or "logistic" for ratings that are mostly at the ends of their range.
-        step: "corrective", for the squared loss and by default with it, or "constant", as in the paper, but with C.
+        step: "corrective", or "constant", as in the paper, but with C.
         centre: Whether rows are taken about users' own means, which is local and free; False for centered data.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
@@ -301,32 +303,26 @@ class DPFrankWolfe(PrivateFrankWolfe):
     oja_steps: int = 8
     noise: Literal["gaussian"] = "gaussian"
     loss: LossName = "squared"
-    step: Literal["corrective", "constant"] | None = None
+    step: Literal["corrective", "constant"] = "corrective"
     centre: bool = True
     adjacency: AdjacencyName = "add-remove"
     n_jobs: int | None = -1
 
     def _check_parameters(self) -> None:
         probability("delta", self.delta)
-        steps = {
-            "eigensolver": (None, "dense", "oja"),
-            "noise": ("gaussian",),
-            "step": (None, "corrective", "constant"),
-        }
+        steps = {"eigensolver": (None, "dense", "oja"), "noise": ("gaussian",), "step": ("corrective", "constant")}
         check_parameters(
             self,
             positives=("epsilon", "radius", "row_norm", "residual_clip"),
             wholes=("oja_steps", "n_steps", "ratings_per_user"),
             choices={**CHOICES, **steps},
         )
-        if self.step == "corrective" and self.loss == "logistic":
-            raise DataError("step: corrective steps are for the squared loss; leave it out, or pass 'constant'")
         if self.radius is not None and self._corrective:
             raise DataError("radius: corrective steps have none; pass step='constant', or leave radius out")
 
     @property
     def _corrective(self) -> bool:
-        return self.loss == "squared" and self.step != "constant"
+        return self.step == "corrective"
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""

@@ -109,16 +109,17 @@ class BitTargets:
         x = (fitted - self.threshold) / self.unit
         return np.asarray(fitted + self.unit * sign * self.link.log_slope(sign * x) / self.link.curvature)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, rank: int) -> dict[str, Any]:
         """The loss and the steps."""
         loss = {
+            "name": "bits",
             "link": self.link.name,
             "sigma": float(self.link.sigma),
             "curvature": self.link.curvature,
             "threshold": float(np.float32(self.threshold)),
             "unit": float(self.unit),
         }
-        return {"loss": loss, "rounds": STEPS}
+        return {"loss": loss, "rounds": [[rank, 1.0]] * STEPS}
 
 
 @dataclass(eq=False, repr=False)

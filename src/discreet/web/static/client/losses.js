@@ -1,11 +1,15 @@
 // What losses ask of a fit.
 
 /** What a regression is to fit at a rating, after the last one fitted some value; a squared loss (null): the rating. */
-export function target(loss, rating, fitted) {
+export function target(loss, rating, fitted, expected) {
   if (!loss) return rating;
-  const sign = Math.fround(rating) >= loss.threshold ? 1 : -1;
-  const x = (sign * (fitted - loss.threshold)) / loss.unit;
-  return fitted + (loss.unit * sign * steepness(loss, x)) / loss.curvature;
+  if (loss.name === "bits") {
+    const sign = Math.fround(rating) >= loss.threshold ? 1 : -1;
+    const x = (sign * (fitted - loss.threshold)) / loss.unit;
+    return fitted + (loss.unit * sign * steepness(loss, x)) / loss.curvature;
+  }
+  const about = fitted - expected;
+  return fitted - logistic(about, loss.width) * about + rating - loss.centre;
 }
 
 /** tanh(s) / s, s = 2 y / width: what y is multiplied by in the derivative of a logistic loss. */

@@ -40,19 +40,18 @@ export class Ridge {
     let fitted = rows.map(([number]) => base[number]);
     let targets = [];
     let found = { offset: 0, vector: new Float64Array(this.rank) };
-    for (let round = 0; round < rounds; round++) {
-      targets = rows.map(([, rating], i) => target(loss, rating, fitted[i]));
-      found = this.#solved(rows, targets);
+    for (const [k, factor] of rounds) {
+      targets = rows.map(([number, rating], i) => target(loss, rating, fitted[i], base[number]));
+      found = this.#solved(rows, targets, k, factor);
       fitted = rows.map(([number]) => base[number] + found.offset + dot(columns, number, found.vector, this.rank));
     }
     return { found, targets };
   }
 
-  /** X^T X + gram + penalties, where X has the columns, and ones in front for an offset. */
-  #system(rows) {
+  /** X^T X + gram + penalties, where X has the first k columns times a factor, and ones in front for an offset. */
+  #system(rows, k, factor) {
     const { penalty, offset_penalty: onOffset } = this.settings;
     const { columns, gram } = this.arrays;
-    const k = this.width;
     const first = onOffset === null ? 0 : 1;
     const n = k + first;
     const growing = (penalty.scale * Math.max(rows.length, 1) ** penalty.exponent) / penalty.normaliser;
@@ -60,7 +59,7 @@ export class Ridge {
     const X = new Float64Array(rows.length * n);
     rows.forEach(([number], i) => {
       if (first) X[i * n] = 1;
-      for (let c = 0; c < k; c++) X[i * n + first + c] = columns[number * this.rank + c];
+      for (let c = 0; c < k; c++) X[i * n + first + c] = columns[number * this.rank + c] * factor;
     });
     const A = new Float64Array(n * n);
     for (let i = 0; i < rows.length; i++) {
@@ -87,11 +86,11 @@ export class Ridge {
     return center;
   }
 
-  /** The offset and the vector that fit these targets, one for each row. */
-  #solved(rows, targets) {
+  /** The offset and the vector that fit these targets, one for each row, along the first k columns times a factor. */
+  #solved(rows, targets, k, factor) {
     const { base, columns } = this.arrays;
     const vector = this.#center(rows);
-    const { A, X, n, first } = this.#system(rows);
+    const { A, X, n, first } = this.#system(rows, k, factor);
     if (!rows.length || !n) return { offset: 0, vector };
     const b = new Float64Array(n);
     rows.forEach(([number], i) => {
@@ -99,7 +98,7 @@ export class Ridge {
       for (let c = 0; c < n; c++) b[c] += X[i * n + c] * left;
     });
     const w = solve(A, b, n);
-    for (let c = 0; c < this.width; c++) vector[c] += w[first + c];
+    for (let c = 0; c < k; c++) vector[c] += w[first + c] * factor;
     return { offset: first ? w[0] : 0, vector };
   }
 
@@ -107,7 +106,7 @@ export class Ridge {
   #explained(rows, targets, at) {
     const { base, columns, prior } = this.arrays;
     const k = this.width;
-    const { A, X, n, first } = this.#system(rows);
+    const { A, X, n, first } = this.#system(rows, k, 1);
     if (!n) return rows.map(() => 0);
     const aimed = new Float64Array(n);
     if (first) aimed[0] = 1;
