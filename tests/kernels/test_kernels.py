@@ -171,6 +171,12 @@ def test_parts_of_what_users_contribute_are_the_reference() -> None:
     weighted = kernels.unit_rows(indptr, indices, values, by_item=a, by_fold=numbers.ravel())
     lengths, directions = kernels.other_folds(indptr, indices, values, loadings, folds=4)
     about = kernels.deviations(values, indptr, 2.0, 0.3)
+    place = np.where(rng.random(200) < 0.4, rng.permutation(200), -1)
+    ends, items, entries = kernels.placed_rows(indptr, indices, values, place)
+    at = place[indices]
+    assert np.array_equal(ends, np.concatenate([[0], np.cumsum(at >= 0)])[indptr])
+    assert np.array_equal(items, at[at >= 0])
+    assert np.array_equal(entries, values[at >= 0])
     scaled = kernels.scaled(values, 0.25, 0.5, 1.5)
     assert np.array_equal(scaled, np.clip((values - 0.25) / 0.5, -1.5, 1.5))
     for i, (first, last) in enumerate(itertools.pairwise(indptr)):
@@ -265,6 +271,11 @@ def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:
             kernels.other_folds(np.array(indptr), np.array(indices), np.ones(2), np.ones((3, 1)), folds=4)
         with pytest.raises(ValueError, match="every entry must have a value and a vector"):
             kernels.unit_rows(np.array(indptr), np.array(indices), by_item=np.ones(3))
+        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
+            kernels.placed_rows(np.array(indptr), np.array(indices), np.ones(2), np.arange(3))
+        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
+            targets, total = np.ones(2), np.zeros((1, 3, 3), np.int64)
+            kernels.normal_equations(total, np.array(indptr), np.array(indices), np.ones((3, 2)), targets)
     with pytest.raises(ValueError, match="contiguous"):
         library.function("sum_rows")(np.ones((2, 2))[:, 0])
 

@@ -37,6 +37,7 @@ Function = Callable[..., Any]
 PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
     "discreet.engine.batches:cuts",
+    "discreet.engine.batches:size",  # in `cuts`
     "discreet.engine.batches:rows_of",
     "discreet.models.private:require_sound",
     "discreet.models.private:in_range",
@@ -63,7 +64,7 @@ BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # not reported themse
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
 KERNELS = (
-    *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "other_folds"),
+    *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "placed_rows", "other_folds"),
     *("scaled", "deviations", "truncate", "rising"),
     *("add_rows", "add_squares", "scatter_gram", "dense", "row_sums"),
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 PART = 1 << 17  # interactions: enough to make the Python overhead of a batch small
 MOST_USERS = 1 << 16
 DENSE_CELLS = 1 << 21  # entries of users' dense rows
-CACHED_CELLS = 1 << 19  # entries that a cache holds, and for which memory is used again
-LEAST = 1 << 16  # interactions of the last batches; in a large table, a fifth of what a thread does
+CACHED_CELLS = 1 << 20  # of these, as many as a cache holds about, so that memory is used again
+LEAST = 1 << 14  # interactions, below which a batch is not worth a thread
 GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
 CHECKED = 1 << 18  # values that a thread checks at a time
 SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
@@ -118,29 +120,28 @@ class Table(Protocol):
 def parts(
     ratings: Table, values: Array, *, most_users: int | None = None, most: int | None = None, n_jobs: int | None = None
 ) -> Iterator[UserBatch]:
-    """The users' rows, in batches of at most `most` entries (unless one user has more) and `most_users` users.
+    """The users' rows, in batches of about `most` entries and `most_users` users at most.
 
-    For several threads, with `n_jobs`, each batch is a share of what is left, so that the last ones are smaller.
+    For several threads, with `n_jobs`, there are equally many for each.
     """
     for users in cuts(ratings.indptr, most_users, most, n_jobs):
         yield rows_of(ratings, values, users)
 
 
 def cuts(indptr: Array, most_users: int | None, most: int | None, n_jobs: int | None) -> list[tuple[int, int]]:
-    """The first user of each batch, and the one behind its last."""
-    found, first, threads = [], 0, n_threads(n_jobs)
-    most, most_users = most or PART, most_users or MOST_USERS
-    least = max(LEAST, int(indptr[-1]) // (5 * threads))
-    while first < len(indptr) - 1:
-        entries, users = most, most_users
-        if threads > 1:
-            entries = min(most, max(int(indptr[-1] - indptr[first]) // (2 * threads), least))
-            users = min(most_users, max((len(indptr) - 1 - first) // (2 * threads), most_users // 4, 1))
-        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + entries, side="right")) - 1)
-        last = min(last, first + users)
-        found.append((first, last))
-        first = last
-    return found
+    """The first user of each batch, and the one behind its last.
+
+    Batches are about equally large, and all threads have equally many. There are as few as the limits allow, because
+    threads wait for the interpreter's lock between the compiled calls of a batch.
+    """
+    n, threads = len(indptr) - 1, n_threads(n_jobs)
+
+    def size(user: int) -> float:  # of all users before this one; that of a batch is at most 1
+        return float(indptr[user]) / (most or PART) + user / (most_users or MOST_USERS)
+
+    count = min(threads * math.ceil(size(n) / threads), max(int(indptr[-1]) // LEAST, math.ceil(size(n))))
+    ends = [bisect_left(range(n), at * size(n) / count, key=size) for at in range(1, count)]
+    return list(pairwise(sorted({0, *ends, n})))
 
 
 def rows_of(ratings: Table, values: Array, users: tuple[int, int]) -> UserBatch:

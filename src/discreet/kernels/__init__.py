@@ -7,9 +7,8 @@ the same bits for any number of threads, and whatever rows are beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,7 @@ RIDGE = (
 )
 Bound = tuple[float, float, int]  # step, limit and largest, as `truncate` takes them
 Bounded = tuple[Array, Bound]
-ITEM_BYTES = 1 << 21  # of what is known of the items that a thread takes at a time
+ITEM_BYTES = 1 << 20  # of what is known of the items that a thread takes at a time
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
 
@@ -95,31 +94,24 @@ class Table:
         return out
 
 
-def _blocks(indptr: Array, entries: int = ENTRIES) -> Iterator[tuple[int, int]]:
-    """Consecutive rows, with about so many entries each, at most ROWS."""
+def _blocks(indptr: Array, entries: int = ENTRIES) -> Array:
+    """Where blocks of consecutive rows end, with about so many entries each, at most ROWS."""
     n = len(indptr) - 1
     ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], entries))
-    return pairwise(np.unique(np.concatenate([ends, np.arange(0, n, ROWS), [0, n]])).tolist())
+    return np.unique(np.concatenate([ends, np.arange(0, n, ROWS), [0, n]]))
 
 
-def _below(indices: Array, first: int, last: int, size: int) -> None:
-    """Nothing outside of the arrays is ever read."""
-    if not function("below")(indices, indices.itemsize, first, last, size):
-        raise ValueError(OUTSIDE)
+def _share(name: str, kind: Any, struct: Struct, ends: Array, n_jobs: int | None, *given: Any) -> bool:
+    """Call a function on threads, which take blocks until none is left; whether it always succeeded."""
+    call, ends, taken = function(name, kind), np.ascontiguousarray(ends, np.int64), np.zeros(1, np.int64)
+    n, found = len(ends) - 1, [True]
+    turns = takewhile(lambda _: found[-1] and taken[0] < n, range(n))
+    each_block(lambda _: found.append(bool(call(struct, taken, ends, n, *given))), turns, n_jobs)
+    return all(found)
 
 
-def _run(rows: Struct, work: Callable[[int, int], Any], n_jobs: int | None) -> None:
-    """Work on blocks of rows."""
-    indptr, indices, size = rows["indptr"], rows["indices"], len(rows["table"])
-
-    def checked(block: tuple[int, int]) -> None:
-        _below(indices, int(indptr[block[0]]), int(indptr[block[1]]), size)
-        work(*block)
-
-    each_block(checked, _blocks(indptr), n_jobs)
-
-
-def _contiguous(array: Array | None, dtype: Any) -> Array | None:
+def _contiguous(array: Array | None, dtype: Any) -> Any:
+    """An array of the type that C reads, whatever the platform's own is."""
     return None if array is None else np.ascontiguousarray(array, dtype)
 
 
@@ -226,8 +218,9 @@ def ridge(
         vectors=vectors.padded,
         residuals=left,
     )
-    call, failed = function("ridge", kind), np.zeros(n, np.uint8)
-    _run(struct, lambda first, last: call(struct, first, last, steps, failed), n_jobs)
+    failed = np.zeros(n, np.uint8)
+    if not _share("ridge", kind, struct, _blocks(struct["indptr"]), n_jobs, len(table.padded), steps, failed):
+        raise ValueError(OUTSIDE)
     for i in np.flatnonzero(failed):
         own = slice(int(indptr[i]), int(indptr[i + 1]))
         at = indices[own]
@@ -335,11 +328,8 @@ def item_posteriors(
     arrays = [_contiguous(array, np.float64) for array in given]
     places = {str(at): array for at, array in enumerate(arrays)}
     struct = Struct(np.float64, **places, error=error**2, k=k, **{f"out {at}": out for at, out in enumerate(outputs)})
-    call, sound = function("item_posteriors", np.float64), []
-    size = max(1, min(ITEM_BYTES // (48 * k**2), -(-m // n_threads(n_jobs))))
-    blocks = ((at, min(at + size, m)) for at in range(0, m, size))
-    each_block(lambda block: sound.append(call(struct, *block)), blocks, n_jobs)
-    if not all(sound):
+    size = max(1, ITEM_BYTES // (48 * k**2))
+    if not _share("item_posteriors", np.float64, struct, np.append(np.arange(0, m, size), m), n_jobs):
         raise np.linalg.LinAlgError("a covariance is singular")
     precision, information, gap, mean, covariance = outputs
     return precision, information, gap, mean, covariance
@@ -363,8 +353,8 @@ def normal_equations(
     _require_integers(total)
     table, owners = Table.of(vectors, np.float64), _indices(users)
     struct = _rows(np.float64, indptr, owners, targets, table, weights=_contiguous(weights, np.float64))
-    call = function("equations", np.float64)
-    _run(struct, lambda first, last: call(struct, first, last, total), n_jobs)
+    if not _share("equations", np.float64, struct, _blocks(struct["indptr"]), n_jobs, len(table.padded), total):
+        raise ValueError(OUTSIDE)
 
 
 @dataclass(frozen=True)
@@ -446,10 +436,9 @@ def top_n(
         best=best,
         scores=scores,
     )
-    call = function("top_n", kind)
     rows = max(1, SCORES // max(panels.n_items * k, 1) // TOGETHER) * TOGETHER
-    blocks = ((at, min(at + rows, users)) for at in range(0, users if n else 0, rows))
-    each_block(lambda block: call(struct, *block), blocks, n_jobs)
+    ends = np.append(np.arange(0, users if n else 0, rows), users if n else 0)
+    _share("top_n", kind, struct, ends, n_jobs)
     return best, scores
 
 
@@ -461,14 +450,9 @@ def _require_integers(total: Array) -> None:
         raise ValueError("total: a contiguous array of int64 is needed, to which integers are added in place")
 
 
-def _as_read(*arrays: tuple[Array, Any]) -> Iterator[Array]:
-    """Arrays of the types that C reads, whatever the platform's own are."""
-    return (np.ascontiguousarray(array, kind) for array, kind in arrays)
-
-
 def truncate(values: Array, indptr: Array, step: float, limit: float, largest: int) -> Array:
     """Ragged rows of float64 as integers, in units of `step`, of L2 norm at most `limit`; `largest` is its square."""
-    values, indptr = _as_read((values, np.float64), (indptr, np.int64))
+    values, indptr = _contiguous(values, np.float64), _contiguous(indptr, np.int64)
     out = np.empty(len(values), np.int64)
     function("truncate_rows")(values, indptr, len(indptr) - 1, step, limit, largest, out)
     return out
@@ -478,7 +462,7 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
     """Whether every row's items rise, from 0 on, and are below `size`."""
     if items.dtype not in INDICES and len(items) and not (items.min() >= 0 and items.max() < size):
         return False
-    items, (indptr,) = _indices(items), _as_read((indptr, np.int64))
+    items, indptr = _indices(items), _contiguous(indptr, np.int64)
 
     found: list[int] = []
 
@@ -488,7 +472,8 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
     if n_threads(n_jobs) == 1:
         check((0, len(indptr) - 1))
     else:
-        each_block(check, _blocks(indptr, max(ENTRIES, len(items) // (4 * n_threads(n_jobs)))), n_jobs)
+        ends = _blocks(indptr, max(ENTRIES, len(items) // (4 * n_threads(n_jobs))))
+        each_block(check, pairwise(ends.tolist()), n_jobs)
     return all(found)
 
 
@@ -507,7 +492,7 @@ def add_rows(
     many its row has.
     """
     _require_integers(total)
-    items, (x, indptr) = _indices(items), _as_read((entries[0], np.float64), (indptr, np.int64))
+    items, x, indptr = _indices(items), _contiguous(entries[0], np.float64), _contiguous(indptr, np.int64)
     n, a, bound = len(indptr) - 1, None, entries[1]
     if vectors is not None:
         a, bound = np.ascontiguousarray(vectors[0], np.float64), vectors[1]
@@ -520,14 +505,14 @@ def add_rows(
 def add_squares(total: Array, rows: Array, bound: Bound) -> None:
     """Add x x^T, on and above the diagonal: each row has several vectors x, which are truncated together."""
     _require_integers(total)
-    (given,), k = _as_read((rows, np.float64)), len(total)
+    given, k = _contiguous(rows, np.float64), len(total)
     if not function("add_squares")(given, len(given), given.shape[1] // k, k, *bound, total):
         raise MemoryError
 
 
 def dense(items: Array, units: Array, indptr: Array, size: int) -> Array:
     """Rows (rows, size) of float64 with the integers of each row at its items, added up where an item is twice."""
-    items, (units, indptr) = _indices(items), _as_read((units, np.int64), (indptr, np.int64))
+    items, units, indptr = _indices(items), _contiguous(units, np.int64), _contiguous(indptr, np.int64)
     out = np.zeros((len(indptr) - 1, size))
     function("dense_rows")(items, items.itemsize, units, indptr, len(out), size, out)
     return out
@@ -536,13 +521,13 @@ def dense(items: Array, units: Array, indptr: Array, size: int) -> Array:
 def scatter_gram(items: Array, x: Array, indptr: Array, total: Array) -> None:
     """Add x x^T of each row, on and above the diagonal of a square matrix."""
     _require_integers(total)
-    items, (x, indptr) = _indices(items), _as_read((x, np.int64), (indptr, np.int64))
+    items, x, indptr = _indices(items), _contiguous(x, np.int64), _contiguous(indptr, np.int64)
     function("scatter_gram")(items, items.itemsize, x, indptr, len(indptr) - 1, total.shape[1], total)
 
 
 def row_sums(entries: Array, indptr: Array) -> Array:
     """The sum of each row's entries, in their order."""
-    given, ends = _as_read((entries, np.float64), (indptr, np.int64))
+    given, ends = _contiguous(entries, np.float64), _contiguous(indptr, np.int64)
     out = np.empty(len(ends) - 1)
     function("sum_rows")(given, ends, len(out), out)
     return out
@@ -574,6 +559,14 @@ def unit_rows(
     given, out = (_contiguous(array, np.float64) for array in (by_item, by_fold)), np.empty(len(indices))
     _by_row("unit_rows", indptr, indices, size, entries, *given, folds // max(len(indptr) - 1, 1), out)
     return out
+
+
+def placed_rows(indptr: Array, indices: Array, entries: Array, place: Array) -> tuple[Array, Array, Array]:
+    """Rows of the items that have a place (-1: none), which are numbered by it: where they end, items and entries."""
+    places, ends = np.ascontiguousarray(place, np.int64), np.empty(len(indptr), np.int64)
+    kept, out = np.empty(len(indices), np.uint32), np.empty(len(indices))
+    _by_row("placed_rows", indptr, indices, len(place), entries, places, kept, out, ends)
+    return ends, kept[: ends[-1]], out[: ends[-1]]
 
 
 def deviations(values: Array, indptr: Array, penalty: float, mean: float) -> Array:

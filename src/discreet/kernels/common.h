@@ -24,3 +24,12 @@ static inline size_t item_at(Indices indices, int64_t at) {
   if (indices.bytes == 2) return ((const uint16_t *)indices.data)[at];
   return ((const uint32_t *)indices.data)[at];
 }
+
+// Threads share blocks from ends[i] to ends[i + 1]: each takes the next one when it is done with one, and Python does
+// nothing in between. After TURNS blocks a call returns, so that a fit can be stopped.
+enum { TURNS = 64 };
+#define EACH_BLOCK(begin, end)                                                                 \
+  for (int64_t turn = 0, at_, begin, end;                                                      \
+       turn < TURNS && (at_ = __atomic_fetch_add(taken, 1, __ATOMIC_RELAXED)) < blocks &&      \
+       (begin = ends[at_], end = ends[at_ + 1], 1);                                            \
+       turn++)

@@ -1,10 +1,7 @@
 // Which instruction sets this processor, and its operating system, have: 2, 3 or 4 for x86-64-v2 to -v4, 0 elsewhere.
-#if defined(_WIN32)
-__declspec(dllexport)
-#else
-__attribute__((visibility("default")))
-#endif
-int instruction_set(void);
+#include "common.h"
+
+EXPORT int instruction_set(void);
 
 #if defined(__x86_64__)
 #include <cpuid.h>

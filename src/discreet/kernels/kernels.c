@@ -90,76 +90,77 @@ static void add_product(const double *A, int64_t next, int64_t step, const doubl
       for (int64_t b = 0; b < k; b++) out[a * to + b] += A[a * next + p * step] * B[p * from + b];
 }
 
-// Items begin to end. Returns 0 if a matrix is singular.
-EXPORT int64_t NAME(item_posteriors)(const ItemPosteriors *q, int64_t begin, int64_t end) {
+// Blocks of items. Returns 0 if a matrix is singular.
+EXPORT int64_t NAME(item_posteriors)(const ItemPosteriors *q, int64_t *taken, const int64_t *ends, int64_t blocks) {
   const int64_t k = q->k, size = k * k, width = 2 * k + 1;
   double *memory = MEMORY(double, (size_t)(k * width + 3 * size + 3 * k)), *rows = memory, *wide = rows + k * width;
   double *C = wide + size, *T = C + size, *first = T + size, *target = first + k, *off = target + k;
   int sound = 1;
-  for (int64_t i = begin; i < end && sound; i++) {
-    const double *spread = q->spread + i * size, *gap = q->gap ? q->gap + i * size : wide;
-    double *P = q->out_precision + i * size, *known = q->out_information + i * k, *mean = q->out_mean + i * k;
-    memcpy(P, q->precision + i * size, sizeof(double) * size);
-    memcpy(known, q->information + i * k, sizeof(double) * k);
-    for (int64_t a = 0; a < k; a++) {
-      first[a] = q->first[i * k + a] * q->scale[a];
-      if (q->moves) target[a] = q->mean[i * k + a] + q->moves[i * k + a];
-      for (int64_t b = 0; b < k; b++)
-        wide[a * k + b] = spread[a * k + b] * q->root[a] * q->root[b] + q->sizes[i] * q->own[a * k + b];
-    }
-    if (q->moves) {
-      for (int64_t a = 0; a < k; a++)
+  EACH_BLOCK(begin, end)
+    for (int64_t i = begin; i < end && sound; i++) {
+      const double *spread = q->spread + i * size, *gap = q->gap ? q->gap + i * size : wide;
+      double *P = q->out_precision + i * size, *known = q->out_information + i * k, *mean = q->out_mean + i * k;
+      memcpy(P, q->precision + i * size, sizeof(double) * size);
+      memcpy(known, q->information + i * k, sizeof(double) * k);
+      for (int64_t a = 0; a < k; a++) {
+        first[a] = q->first[i * k + a] * q->scale[a];
+        if (q->moves) target[a] = q->mean[i * k + a] + q->moves[i * k + a];
+        for (int64_t b = 0; b < k; b++)
+          wide[a * k + b] = spread[a * k + b] * q->root[a] * q->root[b] + q->sizes[i] * q->own[a * k + b];
+      }
+      if (q->moves) {
+        for (int64_t a = 0; a < k; a++)
+          for (int64_t b = 0; b < k; b++) {
+            rows[a * width + b] = q->weights[i] * q->fresh[a * k + b] + q->error * gap[a * k + b];
+            rows[a * width + k + b] = a == b, rows[a * width + 2 * k] = 0;
+          }
+        sound &= eliminate(rows, k, width);
+        for (int64_t a = 0; a < k; a++)
+          for (int64_t b = 0; b < k; b++) {
+            double found = (rows[a * width + k + b] + rows[b * width + k + a]) / 2;
+            P[a * k + b] += found, known[a] += found * target[b];
+          }
+      }
+      for (int64_t a = 0; a < k; a++) {  // phi: (I + wide P) (C, its mean - first) = (wide, wide (known - P first))
+        off[a] = known[a];
         for (int64_t b = 0; b < k; b++) {
-          rows[a * width + b] = q->weights[i] * q->fresh[a * k + b] + q->error * gap[a * k + b];
-          rows[a * width + k + b] = a == b, rows[a * width + 2 * k] = 0;
+          off[a] -= P[a * k + b] * first[b];
+          rows[a * width + b] = a == b, rows[a * width + k + b] = wide[a * k + b];
         }
+      }
+      for (int64_t a = 0; a < k; a++) {
+        rows[a * width + 2 * k] = 0;
+        for (int64_t b = 0; b < k; b++) rows[a * width + 2 * k] += wide[a * k + b] * off[b];
+      }
+      add_product(wide, k, 1, P, k, k, rows, width);
       sound &= eliminate(rows, k, width);
+      for (int64_t a = 0; a < k; a++) {
+        off[a] = rows[a * width + 2 * k];
+        for (int64_t b = 0; b < k; b++) C[a * k + b] = (rows[a * width + k + b] + rows[b * width + k + a]) / 2;
+      }
+      for (int64_t a = 0; a < k; a++) {  // theta, by its regression R^T on phi: wide R = spread
+        for (int64_t b = 0; b < k; b++) {
+          T[a * k + b] = q->sizes[i] * q->own[a * k + b], rows[a * width + b] = wide[a * k + b];
+          rows[a * width + k + b] = spread[a * k + b] * q->root[a] * q->root[b];  // not wide - noise: that may be all rounding
+        }
+        rows[a * width + 2 * k] = 0;
+      }
+      sound &= eliminate(rows, k, width);
+      const double *R = rows + k;
+      add_product(C, k, 1, R, width, k, T, k);
+      memset(wide, 0, sizeof(double) * size);
+      add_product(R, 1, width, T, k, k, wide, k);
+      for (int64_t a = 0; a < k; a++) {
+        mean[a] = first[a];
+        for (int64_t b = 0; b < k; b++) mean[a] += R[b * width + a] * off[b];
+      }
+      for (int64_t a = 0; a < k; a++) off[a] += first[a] - mean[a];
       for (int64_t a = 0; a < k; a++)
         for (int64_t b = 0; b < k; b++) {
-          double found = (rows[a * width + k + b] + rows[b * width + k + a]) / 2;
-          P[a * k + b] += found, known[a] += found * target[b];
+          q->out_covariance[i * size + a * k + b] = (wide[a * k + b] + wide[b * k + a]) / 2;
+          q->out_gap[i * size + a * k + b] = C[a * k + b] + off[a] * off[b];
         }
     }
-    for (int64_t a = 0; a < k; a++) {  // phi: (I + wide P) (C, its mean - first) = (wide, wide (known - P first))
-      off[a] = known[a];
-      for (int64_t b = 0; b < k; b++) {
-        off[a] -= P[a * k + b] * first[b];
-        rows[a * width + b] = a == b, rows[a * width + k + b] = wide[a * k + b];
-      }
-    }
-    for (int64_t a = 0; a < k; a++) {
-      rows[a * width + 2 * k] = 0;
-      for (int64_t b = 0; b < k; b++) rows[a * width + 2 * k] += wide[a * k + b] * off[b];
-    }
-    add_product(wide, k, 1, P, k, k, rows, width);
-    sound &= eliminate(rows, k, width);
-    for (int64_t a = 0; a < k; a++) {
-      off[a] = rows[a * width + 2 * k];
-      for (int64_t b = 0; b < k; b++) C[a * k + b] = (rows[a * width + k + b] + rows[b * width + k + a]) / 2;
-    }
-    for (int64_t a = 0; a < k; a++) {  // theta, by its regression R^T on phi: wide R = spread
-      for (int64_t b = 0; b < k; b++) {
-        T[a * k + b] = q->sizes[i] * q->own[a * k + b], rows[a * width + b] = wide[a * k + b];
-        rows[a * width + k + b] = spread[a * k + b] * q->root[a] * q->root[b];  // not wide - noise: that may be all rounding
-      }
-      rows[a * width + 2 * k] = 0;
-    }
-    sound &= eliminate(rows, k, width);
-    const double *R = rows + k;
-    add_product(C, k, 1, R, width, k, T, k);
-    memset(wide, 0, sizeof(double) * size);
-    add_product(R, 1, width, T, k, k, wide, k);
-    for (int64_t a = 0; a < k; a++) {
-      mean[a] = first[a];
-      for (int64_t b = 0; b < k; b++) mean[a] += R[b * width + a] * off[b];
-    }
-    for (int64_t a = 0; a < k; a++) off[a] += first[a] - mean[a];
-    for (int64_t a = 0; a < k; a++)
-      for (int64_t b = 0; b < k; b++) {
-        q->out_covariance[i * size + a * k + b] = (wide[a * k + b] + wide[b * k + a]) / 2;
-        q->out_gap[i * size + a * k + b] = C[a * k + b] + off[a] * off[b];
-      }
-  }
   free(memory);
   return sound;
 }

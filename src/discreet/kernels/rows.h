@@ -130,6 +130,11 @@ typedef struct {
   REAL *offsets, *vectors, *residuals;  // what is computed: (rows), (rows, ld), by entry or NULL
 } NAME(Ridge);
 
+// Whether all items of some rows are in the table: nothing outside of it is ever read.
+static int NAME(known)(const NAME(Ridge) * r, int64_t begin, int64_t end, int64_t items) {
+  return (int)below(r->indices.data, r->indices.bytes, r->indptr[begin], r->indptr[end], items);
+}
+
 // A row's entries, gathered a part at a time.
 typedef struct {
   REAL *P, *t, *one;     // vectors, targets and ones, all times the roots of weights
@@ -323,41 +328,48 @@ static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g
   *a = unit * za;
 }
 
-// Solve rows begin to end: exactly if steps is 0, else by so many steps of conjugate gradients from what offsets and
-// vectors hold. failed[i] is set where a system is singular, as far as this precision can tell.
-EXPORT void NAME(ridge)(const NAME(Ridge) * r, int64_t begin, int64_t end, int64_t steps, uint8_t *failed) {
+// Solve blocks of rows: exactly if steps is 0, else by so many steps of conjugate gradients from what offsets and
+// vectors hold. failed[i] is set where a system is singular, as far as this precision can tell. The table has `items`
+// rows; returns 0 if an item is none of them.
+EXPORT int64_t NAME(ridge)(const NAME(Ridge) * r, int64_t *taken, const int64_t *ends, int64_t blocks, int64_t items,
+                           int64_t steps, uint8_t *failed) {
   const int k = (int)r->k, ld = (int)r->ld, most = ld > PART ? ld : PART;
   REAL *memory = MEMORY(REAL, (size_t)(most + 2 * ld + 8) * ld + 2 * (size_t)most);
   REAL *A = memory, *T = A + (size_t)ld * ld, *z = T + (size_t)ld * ld, *scratch = z + ld;
   NAME(Gathered) g = {.b = scratch + 3 * ld, .sums = scratch + 4 * ld, .c = scratch + 5 * ld};
   g.P = scratch + 7 * ld, g.t = g.P + (size_t)most * ld, g.one = g.t + most;
-  for (int64_t i = begin; i < end; i++) {
-    int64_t first = r->indptr[i], last = r->indptr[i + 1], n = last - first;
-    REAL a = steps ? r->offsets[i] : 0, *out = r->vectors + (size_t)i * ld;
-    memset(g.b, 0, sizeof(REAL) * 2 * ld);
-    g.ones = g.targets = 0;
-    NAME(prior_mean)(r, first, last, g.c);
-    if (n == 0) {
-      a = 0;
-      memset(z, 0, sizeof(REAL) * ld);
-    } else if (steps) {
-      for (int j = 0; j < ld; j++) z[j] = out[j] - g.c[j];
-      NAME(conjugate)(r, i, &g, A, scratch, (int)steps, z, &a);
-    } else if (!r->gram && k > 48 && 2 * n <= k && r->scale[i] > 0 && r->offset_penalty != 0) {
-      failed[i] = NAME(dual)(r, i, &g, A, T, z, &a);
-    } else {
-      failed[i] = NAME(primal)(r, i, &g, A, z, &a);
-    }
-    for (int j = 0; j < ld; j++) out[j] = z[j] + g.c[j];
-    r->offsets[i] = a;
-    if (r->residuals)
-      for (int64_t e = first; e < last; e++) {
-        size_t item = item_at(r->indices, e);
-        REAL rest = r->values[e] - (r->base ? r->base[item] : 0) - a;
-        r->residuals[e] = rest - NAME(dot)(r->table + item * ld, out, ld);
+  int known = 1;
+  EACH_BLOCK(begin, end) {
+    if (!(known = NAME(known)(r, begin, end, items))) break;
+    for (int64_t i = begin; i < end; i++) {
+      int64_t first = r->indptr[i], last = r->indptr[i + 1], n = last - first;
+      REAL a = steps ? r->offsets[i] : 0, *out = r->vectors + (size_t)i * ld;
+      memset(g.b, 0, sizeof(REAL) * 2 * ld);
+      g.ones = g.targets = 0;
+      NAME(prior_mean)(r, first, last, g.c);
+      if (n == 0) {
+        a = 0;
+        memset(z, 0, sizeof(REAL) * ld);
+      } else if (steps) {
+        for (int j = 0; j < ld; j++) z[j] = out[j] - g.c[j];
+        NAME(conjugate)(r, i, &g, A, scratch, (int)steps, z, &a);
+      } else if (!r->gram && k > 48 && 2 * n <= k && r->scale[i] > 0 && r->offset_penalty != 0) {
+        failed[i] = NAME(dual)(r, i, &g, A, T, z, &a);
+      } else {
+        failed[i] = NAME(primal)(r, i, &g, A, z, &a);
       }
+      for (int j = 0; j < ld; j++) out[j] = z[j] + g.c[j];
+      r->offsets[i] = a;
+      if (r->residuals)
+        for (int64_t e = first; e < last; e++) {
+          size_t item = item_at(r->indices, e);
+          REAL rest = r->values[e] - (r->base ? r->base[item] : 0) - a;
+          r->residuals[e] = rest - NAME(dot)(r->table + item * ld, out, ld);
+        }
+    }
   }
   free(memory);
+  return known;
 }
 
 // For each fold of a row, a regression on all entries but those of the fold; entry p is in fold p % folds.
@@ -419,7 +431,7 @@ EXPORT int64_t NAME(item_step)(const NAME(Ridge) * r, int64_t n_rows, int64_t it
                                int64_t folds, const double *a, double bias_weight, double clip, double lift, double *out,
                                double *direction, double *row) {
   const int k = (int)r->k, ld = (int)r->ld;
-  if (!below(r->indices.data, r->indices.bytes, r->indptr[0], r->indptr[n_rows], items)) return 0;
+  if (!NAME(known)(r, 0, n_rows, items)) return 0;
   int64_t longest = 1;
   for (int64_t i = 0; i < n_rows; i++)
     if (r->indptr[i + 1] - r->indptr[i] > longest) longest = r->indptr[i + 1] - r->indptr[i];
@@ -470,76 +482,45 @@ EXPORT void NAME(systems)(REAL *A, REAL *x, int64_t k, int64_t ld, int64_t n, ui
     failed[i] = NAME(solve)(A + (size_t)i * ld * ld, (int)k, (int)ld, EPSILON * k, x + (size_t)i * ld);
 }
 
-// Solve n systems A X = B, given as rows (A, B) of which the first k numbers are A's, by elimination with partial
-// pivoting; X overwrites B, and A is lost. Returns 0 if an A is singular.
-EXPORT int64_t NAME(eliminate)(REAL *rows, int64_t n, int64_t k, int64_t width) {
-  for (; n > 0; n--, rows += k * width) {
-    for (int64_t p = 0; p < k; p++) {
-      REAL *own = rows + p * width, *pivot = own;
-      for (REAL *row = own; row < rows + k * width; row += width)
-        if (fabs(row[p]) > fabs(pivot[p])) pivot = row;
-      if (!(fabs(pivot[p]) > 0)) return 0;
-      for (int64_t j = p; j < width && pivot != own; j++) {
-        REAL other = pivot[j];
-        pivot[j] = own[j], own[j] = other;
-      }
-      for (REAL *row = own + width; row < rows + k * width; row += width) {
-        REAL f = row[p] / own[p];
-        for (int64_t j = p + 1; j < width; j++) row[j] -= f * own[j];
-      }
-    }
-    for (int64_t p = k - 1; p >= 0; p--) {
-      REAL *own = rows + p * width;
-      for (int64_t i = p + 1; i < k; i++)
-        for (int64_t j = k; j < width; j++) own[j] -= own[i] * rows[i * width + j];
-      for (int64_t j = k; j < width; j++) own[j] /= own[p];
-    }
-  }
-  return 1;
-}
-
-// n products out = A B, of A (k, l) and B (l, m).
-EXPORT void NAME(multiply)(const REAL *A, const REAL *B, int64_t n, int64_t k, int64_t l, int64_t m, REAL *out) {
-  for (; n > 0; n--, A += k * l, B += l * m, out += k * m)
-    for (int64_t i = 0; i < k; i++) {
-      for (int64_t j = 0; j < m; j++) out[i * m + j] = 0;
-      for (int64_t p = 0; p < l; p++)
-        for (int64_t j = 0; j < m; j++) out[i * m + j] += A[i * l + p] * B[p * m + j];
-    }
-}
-
-// For items begin to end: add w u u^T of their users to the upper triangle of total[item] (side, side), and w y u to its
+// For blocks of items: add w u u^T of their users to the upper triangle of total[item] (side, side), and w y u to its
 // last column. All are integers, whose sums over the users who are given at once are below 2^53: so they are exact.
-EXPORT void NAME(equations)(const NAME(Ridge) * r, int64_t begin, int64_t end, int64_t *total) {
+// Returns 0 if a user is not below `users`.
+EXPORT int64_t NAME(equations)(const NAME(Ridge) * r, int64_t *taken, const int64_t *ends, int64_t blocks, int64_t users,
+                               int64_t *total) {
   const int k = (int)r->k, ld = (int)r->ld;
   const int64_t side = k + 1;
   REAL *memory = MEMORY(REAL, (size_t)ld * ld + 2 * (size_t)PART * ld + ld);
   REAL *G = memory, *P = G + (size_t)ld * ld, *L = P + (size_t)PART * ld, *b = L + (size_t)PART * ld;
-  for (int64_t i = begin; i < end; i++) {
-    int64_t first = r->indptr[i], last = r->indptr[i + 1];
-    if (first == last) continue;
-    memset(G, 0, sizeof(REAL) * ld * ld);
-    memset(b, 0, sizeof(REAL) * ld);
-    for (int64_t at = first; at < last; at += PART) {
-      int n = last - at < PART ? (int)(last - at) : PART;
-      for (int e = 0; e < n; e++) {
-        const REAL *u = r->table + item_at(r->indices, at + e) * ld;
-        REAL w = r->weights ? r->weights[at + e] : 1;
-        for (int j = 0; j < ld; j += WIDTH) {
-          STORE(P + (size_t)e * ld + j, LOAD(u + j));
-          STORE(L + (size_t)e * ld + j, w * LOAD(u + j));
+  int known = 1;
+  EACH_BLOCK(begin, end) {
+    if (!(known = NAME(known)(r, begin, end, users))) break;
+    for (int64_t i = begin; i < end; i++) {
+      int64_t first = r->indptr[i], last = r->indptr[i + 1];
+      if (first == last) continue;
+      memset(G, 0, sizeof(REAL) * ld * ld);
+      memset(b, 0, sizeof(REAL) * ld);
+      for (int64_t at = first; at < last; at += PART) {
+        int n = last - at < PART ? (int)(last - at) : PART;
+        for (int e = 0; e < n; e++) {
+          const REAL *u = r->table + item_at(r->indices, at + e) * ld;
+          REAL w = r->weights ? r->weights[at + e] : 1;
+          for (int j = 0; j < ld; j += WIDTH) {
+            STORE(P + (size_t)e * ld + j, LOAD(u + j));
+            STORE(L + (size_t)e * ld + j, w * LOAD(u + j));
+          }
+          NAME(axpy)(r->values[at + e], u, b, ld);
         }
-        NAME(axpy)(r->values[at + e], u, b, ld);
+        NAME(add_products)(L, P, n, ld, 0, 0, G);
       }
-      NAME(add_products)(L, P, n, ld, 0, 0, G);
-    }
-    int64_t *out = total + i * side * side;
-    for (int row = 0; row < k; row++) {
-      for (int col = row; col < k; col++) out[row * side + col] += (int64_t)G[(size_t)row * ld + col];
-      out[row * side + k] += (int64_t)b[row];
+      int64_t *out = total + i * side * side;
+      for (int row = 0; row < k; row++) {
+        for (int col = row; col < k; col++) out[row * side + col] += (int64_t)G[(size_t)row * ld + col];
+        out[row * side + k] += (int64_t)b[row];
+      }
     }
   }
   free(memory);
+  return known;
 }
 
 // Scores and their best. Items stand in panels of PANEL: entry (j, i) of a panel is number j of the panel's item i, so
@@ -613,54 +594,56 @@ static void NAME(take)(const NAME(TopN) * q, NAME(Best) * b, int64_t item, REAL 
   }
 }
 
-EXPORT void NAME(top_n)(const NAME(TopN) * q, int64_t begin, int64_t end) {
+EXPORT int64_t NAME(top_n)(const NAME(TopN) * q, int64_t *taken, const int64_t *ends, int64_t blocks) {
   const int k = (int)q->k, panel = PANEL_VECTORS * WIDTH, each = k * USERS;
   enum { TOGETHER = 16 * USERS };  // users who share a panel while it is in the cache
   REAL *u = MEMORY(REAL, 2 * (size_t)k * TOGETHER + 2 * USERS * panel), *squares = u + (size_t)k * TOGETHER;
   REAL *found = squares + (size_t)k * TOGETHER, *spread = found + USERS * panel;
   NAME(Best) lists[TOGETHER];
   const REAL *start[TOGETHER];
-  for (int64_t first = begin; first < end; first += TOGETHER) {
-    int users = end - first < TOGETHER ? (int)(end - first) : TOGETHER;
-    memset(u, 0, sizeof(REAL) * k * TOGETHER);
-    for (int i = 0; i < TOGETHER; i++) {
-      start[i] = q->cold;
-      if (i >= users) continue;
-      int64_t user = first + i, from = q->indptr ? q->indptr[user] : 0, to = q->indptr ? q->indptr[user + 1] : 0;
-      lists[i] = (NAME(Best)){q->scores + user * q->n, q->best + user * q->n, 0, from, to};
-      if (!q->known[user]) continue;
-      start[i] = q->base;
-      for (int j = 0; j < k; j++) u[i / USERS * each + j * USERS + i % USERS] = q->vectors[user * k + j];
-    }
-    if (q->variances)
-      for (int j = 0; j < k * TOGETHER; j++) squares[j] = u[j] * u[j];
-    for (int64_t item = 0; item < q->items; item += panel)
-      for (int group = 0; group * USERS < users; group++) {
-        NAME(products)(q->panels + item * k, u + group * each, k, start + group * USERS, item, found);
-        if (q->variances) NAME(products)(q->variances + item * k, squares + group * each, k, NULL, 0, spread);
-        for (int i = 0; i < USERS && group * USERS + i < users; i++) {
-          NAME(Best) *b = lists + group * USERS + i;
-          REAL *s = found + i * panel, floor = b->held == q->n ? b->scores[0] : -INFINITY;
-          if (q->variances)
-            for (int j = 0; j < panel; j++)
-              s[j] -= q->caution * SQRT(q->base_variance[item + j] + spread[i * panel + j]);
-          int any = 0;
-          for (int j = 0; j < panel; j++) any |= s[j] > floor;
-          if (any) NAME(take)(q, b, item, s);
+  EACH_BLOCK(begin, end)
+    for (int64_t first = begin; first < end; first += TOGETHER) {
+      int users = end - first < TOGETHER ? (int)(end - first) : TOGETHER;
+      memset(u, 0, sizeof(REAL) * k * TOGETHER);
+      for (int i = 0; i < TOGETHER; i++) {
+        start[i] = q->cold;
+        if (i >= users) continue;
+        int64_t user = first + i, from = q->indptr ? q->indptr[user] : 0, to = q->indptr ? q->indptr[user + 1] : 0;
+        lists[i] = (NAME(Best)){q->scores + user * q->n, q->best + user * q->n, 0, from, to};
+        if (!q->known[user]) continue;
+        start[i] = q->base;
+        for (int j = 0; j < k; j++) u[i / USERS * each + j * USERS + i % USERS] = q->vectors[user * k + j];
+      }
+      if (q->variances)
+        for (int j = 0; j < k * TOGETHER; j++) squares[j] = u[j] * u[j];
+      for (int64_t item = 0; item < q->items; item += panel)
+        for (int group = 0; group * USERS < users; group++) {
+          NAME(products)(q->panels + item * k, u + group * each, k, start + group * USERS, item, found);
+          if (q->variances) NAME(products)(q->variances + item * k, squares + group * each, k, NULL, 0, spread);
+          for (int i = 0; i < USERS && group * USERS + i < users; i++) {
+            NAME(Best) *b = lists + group * USERS + i;
+            REAL *s = found + i * panel, floor = b->held == q->n ? b->scores[0] : -INFINITY;
+            if (q->variances)
+              for (int j = 0; j < panel; j++)
+                s[j] -= q->caution * SQRT(q->base_variance[item + j] + spread[i * panel + j]);
+            int any = 0;
+            for (int j = 0; j < panel; j++) any |= s[j] > floor;
+            if (any) NAME(take)(q, b, item, s);
+          }
         }
+      for (int i = 0; i < users; i++) {  // the best first: take the worst away, and put it behind the others
+        NAME(Best) *b = lists + i;
+        for (int64_t left = b->held - 1; left > 0; left--) {
+          REAL score = b->scores[left];
+          int32_t item = b->items[left];
+          b->scores[left] = b->scores[0], b->items[left] = b->items[0];
+          NAME(sift)(b->scores, b->items, left, 0, score, item);
+        }
+        for (int64_t j = b->held; j < q->n; j++) b->items[j] = -1, b->scores[j] = -INFINITY;
       }
-    for (int i = 0; i < users; i++) {  // the best first: take the worst away, and put it behind the others
-      NAME(Best) *b = lists + i;
-      for (int64_t left = b->held - 1; left > 0; left--) {
-        REAL score = b->scores[left];
-        int32_t item = b->items[left];
-        b->scores[left] = b->scores[0], b->items[left] = b->items[0];
-        NAME(sift)(b->scores, b->items, left, 0, score, item);
-      }
-      for (int64_t j = b->held; j < q->n; j++) b->items[j] = -1, b->scores[j] = -INFINITY;
     }
-  }
   free(u);
+  return 1;
 }
 
 #undef vec

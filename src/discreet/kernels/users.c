@@ -23,6 +23,19 @@ EXPORT int64_t unit_rows(const void *items, int64_t bytes, int64_t size, const i
   return 1;
 }
 
+// Entries of the items that have a place (-1: none), with it in place of the item, and where rows end then, (n + 1).
+EXPORT int64_t placed_rows(const void *items, int64_t bytes, int64_t size, const int64_t *indptr, int64_t n,
+                           const double *entries, const int64_t *place, uint32_t *kept, double *out, int64_t *ends) {
+  if (!below(items, bytes, indptr[0], indptr[n], size)) return 0;
+  int64_t count = ends[0] = 0;
+  for (int64_t i = 0; i < n; ends[++i] = count)
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+      int64_t at = place[item_at((Indices){items, bytes}, e)];
+      if (at >= 0) kept[count] = (uint32_t)at, out[count++] = entries[e];
+    }
+  return 1;
+}
+
 // Deviations of values from the mean of their row and of `penalty` numbers more, all `mean`.
 EXPORT void deviations(const double *values, const int64_t *indptr, int64_t n, double penalty, double mean, double *out) {
   for (int64_t i = 0; i < n; i++) {

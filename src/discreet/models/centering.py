@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from discreet import kernels
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import parts, user_batches
 from discreet.errors import Unbounded
@@ -107,9 +108,7 @@ class Centering:
 
 def on_items(entries: Callable[[UserBatch], Array], place: Array, part: UserBatch) -> UserBatch:
     """What some users have on the items that have a place, which are renumbered by it (-1: it has none)."""
-    at = place[part.indices]
-    indptr = np.concatenate([[0], np.cumsum(at >= 0)])[part.indptr]
-    return UserBatch(indptr, at[at >= 0], entries(part)[at >= 0])
+    return UserBatch(*kernels.placed_rows(part.indptr, part.indices, entries(part), place))
 
 
 # -- the mean of all users, and how much to shrink to it

@@ -154,16 +154,18 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
-def test_batches_for_threads_get_smaller_and_have_everyone_once(monkeypatch: Any) -> None:
+def test_batches_for_threads_are_equally_large_and_have_everyone_once(monkeypatch: Any) -> None:
     monkeypatch.setattr(users_rows, "LEAST", 50)
     data = discreet.datasets.movielens_like(400, 30, 6000, random_state=0)
     for options in ({}, {"most_users": 40}, {"most": 900}):
         found = list(parts(data, data.values, n_jobs=4, **options))
         assert np.array_equal(np.concatenate([part.indices for part in found]), data.indices)
         assert np.array_equal(np.concatenate([part.counts for part in found]), np.diff(data.indptr))
+        assert len(found) % 4 == 0
+        assert 0 <= len(found) - len(list(parts(data, data.values, **options))) < 4
         sizes = [len(part.indices) for part in found]
-        assert max(sizes[-3:]) < 0.5 * sizes[0]
-        assert len(found) > len(list(parts(data, data.values, **options)))
+        assert max(sizes) - min(sizes) <= 2 * np.diff(data.indptr).max()
+        assert max(len(part.counts) for part in found) <= options.get("most_users", data.n_users)
 
 
 def test_a_gram_matrix_is_exact(monkeypatch: Any) -> None:

@@ -69,13 +69,6 @@ def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: floa
     return own_weights(batch, a) * kernels.deviations(batch.values, batch.indptr, offset_penalty, mean)
 
 
-def on_frequent(batch: UserBatch, entries: Array, place: Array) -> UserBatch:
-    """Entries of a batch on frequent items, which are renumbered by `place` (-1: not frequent)."""
-    at = place[batch.indices]
-    kept = np.flatnonzero(at >= 0)
-    return UserBatch(np.searchsorted(kept, batch.indptr), at[kept].astype(np.uint32), entries[kept])
-
-
 def own_values(batch: UserBatch) -> Array:
     """The values of a batch."""
     return batch.values

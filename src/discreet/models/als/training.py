@@ -18,7 +18,6 @@ from discreet.models.als.contributions import (
     Extension,
     ItemStep,
     Scale,
-    on_frequent,
     own_deviations,
     own_moments,
     own_values,
@@ -41,6 +40,7 @@ from discreet.models.als.estimate import (
     residual_columns,
 )
 from discreet.models.als.knowledge import Knowledge, KnownPairs, standing_of
+from discreet.models.centering import on_items
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.spectral.choices import LABELS as LISTS
 from discreet.models.spectral.choices import Choices, choice_shares, learn_choices
@@ -238,7 +238,7 @@ class Training:
         place[frequent] = np.arange(m)
         statistic = GramSum(m, self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
         users = self._users if self.settings.residual else self._unscaled
-        rows = users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
+        rows = users(dense_users(m)).map(partial(on_items, entries, place))
         return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
 
     def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array, features: Array) -> Choices | None:
