@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from discreet.errors import PrivacyError
+from discreet.errors import DiscreetError, PrivacyError
 
 
 def positive(name: str, value: Any, *, zero: bool = False, error: type[PrivacyError] = PrivacyError) -> float:
@@ -32,15 +32,17 @@ def probability(name: str, value: Any, *, zero: bool = False) -> float:
     return number
 
 
-def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """A whole number (NumPy's too) from `least` to `most`, or a PrivacyError that names the argument."""
+def whole(
+    name: str, value: Any, least: int, most: int | None = None, *, error: type[DiscreetError] = PrivacyError
+) -> int:
+    """A whole number (NumPy's too) from `least` to `most`, or an error that names the argument."""
     try:
         number = operator.index(value)
         if type(value).__name__ not in ("bool", "bool_") and least <= number <= (number if most is None else most):
             return number
     except TypeError:
         pass
-    raise PrivacyError(
+    raise error(
         f"{name} must be a whole number {f'>= {least}' if most is None else f'from {least} to {most}'}, not {value!r}"
     )
 

@@ -75,6 +75,12 @@ def test_parameters_of_the_model_that_chooses(work: Path) -> None:
     assert "or --items private" in undeclared
 
 
+def test_a_parameter_of_a_model_is_not_an_option_of_its_own(work: Path) -> None:
+    said = train("ratings.csv", "--objective", "lists", code=2)
+    assert "No such option: --objective. It is a parameter of models: --set objective=..." in said
+    assert "--set" not in train("ratings.csv", "--objectives", "lists", code=2)
+
+
 def test_without_privacy(work: Path) -> None:
     text = train("ratings.csv", "--model", "als", *QUICK, "--out", "model")
     assert "(NOT PRIVATE)" in text

@@ -99,9 +99,9 @@ def test_unknown_items_in_filters(als, ids, history, argument):
 @pytest.mark.parametrize("n", [0, -1, 2.5, "3", True, None, [3]])
 def test_wrong_n(als, history, n):
     for call in (als.recommend, als.recommend_blocks):
-        with pytest.raises(DiscreetError, match=r"^n must be a whole number >= 1"):
+        with pytest.raises(DataError, match=r"^n must be a whole number >= 1"):
             call(history, n)
-    with pytest.raises(DiscreetError, match=r"^n must be"):
+    with pytest.raises(DataError, match=r"^n must be"):
         als.similar_items("film 1", n)
 
 

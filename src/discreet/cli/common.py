@@ -58,6 +58,13 @@ def argument_name(param: Any) -> str:
     return str(param.metavar or param.name.upper())
 
 
+def _is_parameter(name: str) -> bool:
+    """Whether a model has a parameter of this name."""
+    from discreet.models import registry
+
+    return any(name in inspect.signature(registry.find(model)).parameters for model in registry.MODELS)
+
+
 class Command(TyperCommand):
     """A command. Its help ends with an example on one line, to be pasted, however narrow the terminal."""
 
@@ -65,6 +72,18 @@ class Command(TyperCommand):
         about, _, rest = (help or "").partition("Example: ")
         self.example, _, more = rest.partition("\n")
         super().__init__(*given, help="\n\n".join(filter(None, (about.strip(), more.strip()))), **settings)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse options; of one that is a parameter of a model, say how it is given."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # typer does not export its class
+            name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
+            if name and any("--set" in param.opts for param in self.params) and _is_parameter(name):
+                vars(error).update(
+                    message=f"{error}. It is a parameter of models: --set {name}=...", possibilities=None
+                )
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The arguments in capitals."""

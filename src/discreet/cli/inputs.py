@@ -393,7 +393,7 @@ def _typed_ids(ids: "Ids", texts: "pa.Array", argument: str) -> "pa.Array":
             _typed_ids(ids, texts.slice(at, 1), argument)  # raises for the first one that is wrong
         raise DataError(
             f"{argument}: {texts[0].as_py()!r} cannot be an item of this model, whose ids are of type {kind}, such as "
-            f"{ids[0]} (`discreet items MODEL WORDS` finds ids by title)"
+            f"{ids[0]} (`discreet items MODEL WORDS` finds ids by title; a rating follows its item as in {ids[0]}=5)"
         ) from None
 
 

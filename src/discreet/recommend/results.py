@@ -315,7 +315,7 @@ class AnnIndex:
         queries = np.atleast_2d(queries)
         if queries.ndim != 2 or queries.shape[1] != self.index.ndim:
             raise DataError(f"queries: vectors of length {self.index.ndim} are needed, as query_vector gives them")
-        n = min(whole("n", n, 1), len(self.catalogue))
+        n = min(whole("n", n, 1, error=DataError), len(self.catalogue))
         numbers = np.full((len(queries), n), -1)
         if not len(queries):
             return numbers

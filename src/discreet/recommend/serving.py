@@ -141,7 +141,7 @@ def blocks(
     model: Model, histories: Interactions, options: Options, library: str | None
 ) -> Iterator[BatchRecommendations]:
     """Recommendations for some thousand users at a time. Checks the arguments right away."""
-    n = whole("n", options.n, 1)
+    n = whole("n", options.n, 1, error=DataError)
     scorer, note = model._scorer.among(_allowed(model, options)), model._cold()[1]
 
     def block(start: int) -> BatchRecommendations:
@@ -300,7 +300,7 @@ def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendatio
     """Items by the similarity of their vectors; without vectors, by popularity, as the note says."""
     if metric not in ("cosine", "dot"):
         raise DataError(f"metric: 'cosine' or 'dot' is needed, not {metric!r}")
-    n = whole("n", n, 1)
+    n = whole("n", n, 1, error=DataError)
     at = _number(model, item)
     note, factors = "", model._ranking.columns[:, model._similar_columns()]
     if factors.shape[1] == 0 or not factors[at].any():
