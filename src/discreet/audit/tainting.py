@@ -39,8 +39,8 @@ PRIVATE_SIDE = {
     "discreet.engine.batches:cuts",
     "discreet.engine.batches:size",  # in `cuts`
     "discreet.engine.batches:rows_of",
-    "discreet.models.private:require_sound",
-    "discreet.models.private:in_range",
+    "discreet.engine.batches:require_sound_rows",
+    "discreet.engine.batches:in_range",
     "discreet.models.als.published_contributions:_first",
     "discreet.models.als.published_contributions:priorities",
     "discreet.models.one_bit.contributions:two_valued",
