@@ -266,7 +266,8 @@ class ItemPosterior:
     @cached_property
     def variance(self) -> Array:
         """Of each entry of `mean`."""
-        return np.diagonal(self.covariance, axis1=1, axis2=2).copy()
+        found: Array = np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0)  # rounding may make it negative
+        return found
 
     def taste(self, frequencies: ItemFrequencies) -> float:
         """How far users' tastes spread along the learned factors: the mean of |v_j|^2, without popularity.
