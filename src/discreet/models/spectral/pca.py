@@ -187,7 +187,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             try:
                 X = validate_data(self, X, dtype=np.float64, reset=reset, **allowed)
             except (TypeError, ValueError) as error:
-                raise DataError(f"X: {str(error).removeprefix('X ')}") from None
+                raise DataError(f"X: {error}") from None
         elif reset:
             self.n_features_in_ = X.n_items
         elif X.n_items != self.n_features_in_:
