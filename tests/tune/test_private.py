@@ -124,14 +124,14 @@ def test_it_is_charged_once_and_first_and_stays_charged(monkeypatch: pytest.Monk
 def moved_scores(monkeypatch: pytest.MonkeyPatch, base: Any, pair: list[Any]) -> tuple[float, float]:
     """How far the exact score of a trial moves between two tables, and how far it may; answers are fixed."""
     seen: list[Any] = []
-    usual = MeanSum.encode
+    usual = MeanSum.add_batch
 
-    def spied(self: MeanSum, batch: Any, contribution: Any) -> Any:
-        sums = usual(self, batch, contribution)
-        seen.append((sums * self.grid.step, self.sensitivity(self.adjacency)))
-        return sums
+    def spied(self: MeanSum, total: Any, batch: Any, contribution: Any) -> None:
+        before = total.copy()
+        usual(self, total, batch, contribution)
+        seen.append(((total - before) * self.grid.step, self.sensitivity(self.adjacency)))
 
-    monkeypatch.setattr(MeanSum, "encode", spied)
+    monkeypatch.setattr(MeanSum, "add_batch", spied)
     monkeypatch.setattr(type(base), "predict", lambda self, history, targets, **_: np.full(len(targets), 5.0))
     for data in pair:
         ledger = seeded(unit=base.unit, adjacency=base.adjacency)

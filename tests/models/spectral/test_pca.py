@@ -199,7 +199,7 @@ def test_it_is_an_estimator() -> None:
     assert fitted.get_feature_names_out().tolist() == ["dppca0", "dppca1", "dppca2"]
     frame = fitted.set_output(transform="pandas").transform(cloud(5))
     assert frame.columns.tolist() == ["dppca0", "dppca1", "dppca2"]
-    with pytest.raises(DataError, match="X: has 7 features, but DPPCA is expecting 25"):
+    with pytest.raises(DataError, match="X: X has 7 features, but DPPCA is expecting 25"):
         fitted.transform(np.zeros((2, 7)))
 
 
