@@ -26,7 +26,7 @@ SETTINGS = {"off": 0, "normal": 1, "full": 2, "extra": 3}
 RELEASES = """
 import sys, os
 from discreet import Gaussian, Ledger, Plan
-from discreet.privacy import store
+from discreet.privacy import database
 from tests.powerloss import ON_DISK, mark
 
 def said(work):
@@ -37,7 +37,7 @@ def said(work):
     return value
 
 for name, setting in zip(sys.argv[2::2], sys.argv[3::2]):
-    store._SYNCHRONOUS = int(setting)
+    database._SYNCHRONOUS = int(setting)
     mark(f"world {name}")
     os.mkdir(f"{sys.argv[1]}/{name}")
     mark(ON_DISK)

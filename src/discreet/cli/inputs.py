@@ -399,9 +399,9 @@ def _typed_ids(ids: "Ids", texts: "pa.Array", argument: str) -> "pa.Array":
 
 def as_ids(model: "Model", texts: Iterable[str], argument: str) -> list[Any]:
     """Ids from a command line or a text file, in the type of the model's items."""
-    import pyarrow as pa
+    from discreet.data.catalogue import arrow_of_texts
 
-    array = pa.array([text.strip() for text in texts], pa.large_string())
+    array = arrow_of_texts(text.strip() for text in texts)
     ids: list[Any] = _typed_ids(model.items_, array, argument).to_pylist()
     return ids
 

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -109,7 +108,7 @@ def to_array(ids: Any, what: str) -> pa.Array:
         elif isinstance(ids, pa.ChunkedArray) or hasattr(ids, "__arrow_c_stream__"):
             array = pa.chunked_array(ids).combine_chunks()
         elif isinstance(ids, np.ndarray) and ids.dtype != object:
-            array = pa.array(ids)
+            array = arrow_of(ids) if ids.dtype.kind in "iu" and ids.ndim == 1 else pa.array(ids)
         else:
             array = _from_objects(list(ids), what)
     except DataError:
@@ -168,9 +167,31 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return kind
 
 
+# `pa.array`, `pa.scalar` and `to_numpy` import pandas where it is installed, which takes longer than serving a person.
+
+
 def numpy_of(array: pa.Array) -> Array:
     """An Arrow array as a NumPy array."""
+    kind = array.type
+    if array.null_count == 0 and types.is_boolean(kind):
+        return np.from_dlpack(array.cast(pa.uint8())).view(np.bool_)
+    if array.null_count == 0 and (types.is_integer(kind) or types.is_floating(kind)):
+        return np.from_dlpack(array)
     return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def arrow_of(numbers: Any) -> pa.Array:
+    """Integers or floats as an Arrow array."""
+    array = np.ascontiguousarray(numbers)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(array)])
+
+
+def arrow_of_texts(texts: Iterable[str]) -> pa.Array:
+    """Texts as an Arrow array."""
+    cells = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, cells)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(cells))]
+    return pa.Array.from_buffers(pa.large_string(), len(cells), buffers)
 
 
 def is_utf8(text: bytes) -> bool:
@@ -335,7 +356,7 @@ class Ids(Sequence[Any]):
 
     def take(self, numbers: Array) -> pa.Array:
         """The ids at the given numbers, repeated as asked."""
-        return self._array.take(pa.array(np.asarray(numbers)))
+        return self._array.take(arrow_of(numbers))
 
     def to_arrow(self) -> pa.Array:
         """The ids as an Arrow array."""
@@ -493,7 +514,7 @@ class Catalogue:
     def take(self, numbers: Sequence[int] | Array) -> Catalogue:
         """A catalog of the items at the given numbers, in that order."""
         chosen = np.asarray(numbers, dtype=np.int64)
-        columns = self.columns.take(pa.array(chosen)) if self.names else None
+        columns = self.columns.take(arrow_of(chosen)) if self.names else None
         return Catalogue(Ids(self.ids.take(chosen)), columns, origin=self.origin, selection=self.selection)
 
     def of_origin(self, origin: str) -> Catalogue:
@@ -546,6 +567,8 @@ def to_library(table: pa.Table, library: str | None) -> Any:
     for name, cells in uuids.items():  # polars has no such type, and text is of more use than bytes
         at = table.column_names.index(name)
         table = table.set_column(at, name, pa.array(map(str, cells), pa.large_string()))
+    import narwhals as nw
+
     frame = nw.from_native(table, eager_only=True)
     try:
         native = frame.to_polars() if library == "polars" else frame.to_pandas()

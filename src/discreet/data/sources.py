@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -355,6 +354,8 @@ def from_frame(source: Any, library: str) -> Table:
         raise DataError(f"source: a {kind} is a single column; give a table with columns user and item")
     if kind != "LazyFrame":  # its names are the result of a query
         require_names(getattr(source, "column_names", None) or getattr(source, "columns", ()))
+    import narwhals as nw
+
     try:
         frame: Any = nw.from_native(source)
     except TypeError:

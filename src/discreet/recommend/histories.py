@@ -20,7 +20,7 @@ from discreet.typing import Array
 
 OnUnknown = Literal["raise", "warn", "ignore"]
 POLICIES = ("raise", "warn", "ignore")
-ONE = Ids([0])
+ONE = Ids(np.zeros(1, np.int64))
 SHORT = 256  # up to this length, it is faster to look up the ids of an array one by one
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalogue import Catalogue, Ids, to_library
+from discreet.data.catalogue import Catalogue, Ids, arrow_of, to_library
 from discreet.errors import DataError, MissingExtra
 from discreet.typing import Array
 from discreet.validation import whole
@@ -30,7 +30,7 @@ def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
     """The titles of items, if the catalog has them."""
     if (name := catalogue.title_column) is None:
         return None
-    cells: list[Any] = catalogue.columns.column(name).take(np.asarray(numbers, np.int64)).to_pylist()
+    cells: list[Any] = catalogue.columns.column(name).take(arrow_of(numbers)).to_pylist()
     return cells
 
 
