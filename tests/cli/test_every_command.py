@@ -79,17 +79,6 @@ def test_messages_of_the_library_name_options(said: str, wanted: str) -> None:
     assert in_options(said, COMMANDS["discreet train"]) == wanted
 
 
-def test_recommending_does_not_wait_for_scikit_learn(work: Path) -> None:
-    discreet.DPALS(epsilon=1, delta=1e-6).fit(discreet.datasets.movielens_like(50, 20, 500, random_state=0)).save("m")
-    code = (
-        "import sys; from discreet.cli import app; app(['recommend', 'm', '--history', '1=5'], standalone_mode=False); "
-        "sys.exit(int(any(name in sys.modules for name in ('sklearn', 'joblib', 'duckdb', 'matplotlib'))))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "rank" in done.stdout
-    assert done.returncode == 0
-
-
 def pasted(name: str) -> str:
     """The example as a narrow terminal shows it: in one line, or a shell would take it for two commands."""
     lines = run(*name.split()[1:], "--help").splitlines()  # 80 columns wide, as that of any test

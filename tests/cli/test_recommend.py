@@ -255,17 +255,33 @@ def test_another_column_as_the_title(work: Path) -> None:
     assert listed["recommendations"][0]["title"] in map(str, catalogue.column(other))
 
 
-SLOW = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.signal", "dp_accounting", "duckdb", "matplotlib")
+SLOW = {
+    *("sklearn", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib", "pandas", "narwhals", "duckdb"),
+    *("sqlalchemy", "sqlglot", "dp_accounting"),
+}
+
+
+def imported(*lines: str) -> set[str]:
+    """What of this a new process imports that runs these lines."""
+    code = "; ".join(["import sys", *lines, "print(*sys.modules)"])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return SLOW.intersection(done.stdout.splitlines()[-1].split())
+
+
+def command(*words: str) -> tuple[str, str]:
+    return "from discreet.cli import app", f"app({list(words)}, standalone_mode=False)"
 
 
 def test_a_cold_start_imports_nothing_slow(work: Path) -> None:
     """Neither to check the certificate and the plan of a private model, nor to recommend."""
     ratings = discreet.datasets.movielens_like(200, 50, 4000, random_state=0)
     discreet.Recommender(epsilon=5, delta=1e-6).fit(ratings).save("private")
-    code = (
-        "import sys; from discreet.cli import app; app(['recommend', 'private', '--history', '1=5,2=4'], "
-        f"standalone_mode=False); print([m for m in {SLOW} if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "Film" in done.stdout
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert not imported(*command("recommend", "private", "--history", "1=5,2=4"))
+    assert not imported(*command("recommend", "private", "--similar", "1"))
+    assert not imported(*command("items", "private", "film"))
+    assert not imported("import discreet", "discreet.load('private').recommend({1: 5.0}, n=5)")
+
+
+def test_other_commands_import_what_they_need(work: Path) -> None:
+    assert not imported(*command("--help"))
+    assert not imported(*command("account", "--epsilon", "1", "--delta", "1e-5"))
