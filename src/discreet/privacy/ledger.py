@@ -40,7 +40,7 @@ from discreet.privacy.store import BEGIN, Checkpoint, Entry, State, canonical
 from discreet.validation import positive, probability, round_down, round_up, whole
 
 if TYPE_CHECKING:
-    from discreet.privacy.database import Transaction
+    from discreet.privacy.database import Store, Transaction
 
 Filter = Literal["gaussian", "renyi"]
 _NONE: Mapping[str, str] = {}
@@ -197,10 +197,8 @@ class Ledger:
             limit(given["epsilon"], _noise_delta(settings["delta"], settings["threshold_delta"]))
         if not isinstance(name, str) or not name:
             raise PrivacyError(f"name: must be a word, not {name!r}")
-        from discreet.privacy.database import Store
-
         create = bool(given) or url is None if create is None else create
-        self._store = Store(url, name, create, positive("lock_timeout", lock_timeout))
+        self._store = _store(url, name, create, positive("lock_timeout", lock_timeout))
         with self._store.transaction() as transaction:
             opening = transaction.state.first
             if opening is None:
@@ -614,6 +612,12 @@ class Reservation:
                 transaction.append("saved", {"reservation": self.id, "release": entry.seq, **written})
         self._made += 1
         return array
+
+
+def _store(url: str | None, name: str, create: bool, lock_timeout: float) -> "Store":
+    from discreet.privacy.database import Store  # slow to import, and most of a model's users open no ledger
+
+    return Store(url, name, create, lock_timeout)
 
 
 def _opening(transaction: "Transaction", reservation: str) -> tuple[Entry, list[Entry]]:
