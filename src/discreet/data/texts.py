@@ -412,7 +412,7 @@ def _iso_8601(cells: pa.Array) -> Floats:
     there = numpy_of(pc.is_valid(parts))
     months = np.where(there, (part("year") - 1970) * 12 + part("month") - 1, 0).astype("datetime64[M]")
     days = months.astype("datetime64[D]") + np.where(there, part("day") - 1, 0).astype("timedelta64[D]")
-    there &= days.astype("datetime64[M]") == months  # otherwise that month has fewer days
+    there = there & (days.astype("datetime64[M]") == months)  # otherwise that month has fewer days
     east = 60 * part("east") + part("eastward")
     minus = numpy_of(pc.fill_null(pc.equal(pc.struct_field(parts, "sign"), "-"), False))
     minutes = 60 * part("hour") + part("minute") - np.where(minus, -east, east)
