@@ -116,6 +116,22 @@ def test_what_item_steps_correct_is_no_difference() -> None:
     assert before.inflation(Noisy(c.sums * (bias + shift) + noise, 1.0), c, 1.0) < 1.1
 
 
+def test_columns_that_noise_explains_are_dropped() -> None:
+    m, rng = 300, np.random.default_rng(5)
+    own = np.full(m, 0.5), np.eye(7)
+    for signal in (0.0, 1.0):
+        found = rng.standard_normal((m, 7)) * np.sqrt(1.5 + signal * (np.arange(7) > 4))  # 1 of releases, .5 of ratings
+        steps = StepInformation(np.tile(np.eye(7), (m, 1, 1)), found, own)
+        others = rng.standard_normal((m, 2))
+        before = replace(known(m, 1.0), steps=steps, others=others, others_variance=np.ones((m, 2)))
+        after = before.proven()
+        kept = 2 if signal else 0
+        assert after.others.shape == after.others_variance.shape == (m, kept)
+        assert np.array_equal(after.steps.information, found[:, : 5 + kept])
+        assert after.steps.precision.shape == (m, 5 + kept, 5 + kept)
+        assert after.steps.own[1].shape == (5 + kept, 5 + kept)
+
+
 def test_directions_are_found_again() -> None:
     before = replace(known(4, 1.0), loadings=np.eye(3)[:, :2])
     places = np.zeros((4, 2))

@@ -145,6 +145,26 @@ class Knowledge:
             others_variance=spread,
         )
 
+    def proven(self) -> Knowledge:
+        """Without the other columns, if what steps have observed of them could be a fluctuation of the noise.
+
+        A single fit that takes noise for structure loses little, but each continuation would lose it again.
+        """
+        n, s = self.others.shape[1], self.steps
+        k = s.precision.shape[1] - n
+        observed = np.flatnonzero(np.trace(s.precision, axis1=1, axis2=2) > 0)
+        if not n:
+            return self
+        variance = np.linalg.inv(s.precision[observed])
+        phi = np.einsum("jab,jb->ja", variance, s.information[observed])[:, k:]
+        own = s.own[0][observed, None] * np.diagonal(s.own[1])[k:]
+        noise = np.diagonal(variance, axis1=1, axis2=2)[:, k:] + own
+        excess = phi**2 / noise - 1
+        if excess.sum() > FLUCTUATION * math.sqrt(2 * excess.size):
+            return self
+        steps = StepInformation(s.precision[:, :k, :k], s.information[:, :k], (s.own[0], s.own[1][:k, :k]))
+        return replace(self, steps=steps, others=self.others[:, :0], others_variance=self.others_variance[:, :0])
+
     def with_users(self, release: Noisy) -> tuple[Noisy, Array]:
         """The moments of all users, pooled; and what to keep of them."""
         n = max(float(release.values[0] + release.values[1]) / math.sqrt(2), 10.0)
