@@ -30,6 +30,30 @@ enum {
   GRAM_PAYS = 32,  // columns up to which conjugate gradients multiply by Gram matrices
 };
 
+// Of the kind of number that rows.h is included for
+#define vec NAME(vector)
+#define WIDTH ((int)(VECTOR / sizeof(REAL)))
+#define LOAD(p) (*(const vec *)(p))
+#define STORE(p, v) (*(vec *)(p) = (v))
+
+// TILE rows of G from `row` on, in `vectors` vectors of columns from `col` on: plus, or minus, those of L^T P.
+#define ADD_TILE(vectors)                                                                          \
+  {                                                                                                \
+    vec acc[TILE][vectors];                                                                        \
+    for (int i = 0; i < TILE; i++)                                                                 \
+      for (int v = 0; v < vectors; v++) acc[i][v] = (vec){0};                                      \
+    for (int t = 0; t < n; t++) {                                                                  \
+      const REAL *left = L + (size_t)t * ld + row, *right = P + (size_t)t * ld + col;              \
+      for (int i = 0; i < TILE; i++)                                                               \
+        for (int v = 0; v < vectors; v++) acc[i][v] += LOAD(right + v * WIDTH) * left[i];          \
+    }                                                                                              \
+    for (int i = 0; i < TILE; i++)                                                                 \
+      for (int v = 0; v < vectors; v++) {                                                          \
+        REAL *g = G + (size_t)(row + i) * ld + col + v * WIDTH;                                    \
+        STORE(g, minus ? LOAD(g) - acc[i][v] : LOAD(g) + acc[i][v]);                               \
+      }                                                                                            \
+  }
+
 #define REAL float
 #define NAME(name) JOIN(name, f32, SET)
 #define SQRT sqrtf

@@ -5,11 +5,7 @@
 // What is computed of a row depends on that row and on the tables alone, by the same operations in the same order
 // whatever rows are beside it: scratch memory is written anew for each row, and sums run over the row's own entries.
 
-typedef REAL NAME(vec) __attribute__((vector_size(VECTOR)));
-#define vec NAME(vec)
-#define WIDTH ((int)(VECTOR / sizeof(REAL)))
-#define LOAD(p) (*(const vec *)(p))
-#define STORE(p, v) (*(vec *)(p) = (v))
+typedef REAL NAME(vector) __attribute__((vector_size(VECTOR)));
 
 static inline REAL NAME(sum)(vec v) {
   REAL part[WIDTH];
@@ -41,24 +37,6 @@ static inline REAL NAME(dot)(const REAL *a, const REAL *b, int n) {
 static inline void NAME(axpy)(REAL f, const REAL *x, REAL *y, int n) {
   for (int j = 0; j < n; j += WIDTH) STORE(y + j, LOAD(y + j) + f * LOAD(x + j));
 }
-
-// TILE rows of G from `row` on, in `vectors` vectors of columns from `col` on: plus, or minus, those of L^T P.
-#define ADD_TILE(vectors)                                                                          \
-  {                                                                                                \
-    vec acc[TILE][vectors];                                                                        \
-    for (int i = 0; i < TILE; i++)                                                                 \
-      for (int v = 0; v < vectors; v++) acc[i][v] = (vec){0};                                      \
-    for (int t = 0; t < n; t++) {                                                                  \
-      const REAL *left = L + (size_t)t * ld + row, *right = P + (size_t)t * ld + col;              \
-      for (int i = 0; i < TILE; i++)                                                               \
-        for (int v = 0; v < vectors; v++) acc[i][v] += LOAD(right + v * WIDTH) * left[i];          \
-    }                                                                                              \
-    for (int i = 0; i < TILE; i++)                                                                 \
-      for (int v = 0; v < vectors; v++) {                                                          \
-        REAL *g = G + (size_t)(row + i) * ld + col + v * WIDTH;                                    \
-        STORE(g, minus ? LOAD(g) - acc[i][v] : LOAD(g) + acc[i][v]);                               \
-      }                                                                                            \
-  }
 
 // G plus, or minus, L^T P of n rows: the upper triangle, and a little below it, from the row `first` on.
 static inline __attribute__((always_inline)) void NAME(add_products)(const REAL *L, const REAL *P, int n, int ld,
@@ -148,9 +126,8 @@ static void NAME(prior_mean)(const NAME(Ridge) * r, int64_t begin, int64_t end, 
   for (int j = 0; j < ld; j++) c[j] /= (REAL)(end - begin) + r->prior_count;
 }
 
-static inline __attribute__((always_inline)) void NAME(gather_as)(const NAME(Ridge) * r, int64_t begin, int n,
-                                                                  NAME(Gathered) * g, int offset) {
-  const int ld = (int)r->ld;
+static void NAME(gather)(const NAME(Ridge) * r, int64_t begin, int n, NAME(Gathered) * g) {
+  const int ld = (int)r->ld, offset = r->offset_penalty >= 0;
   for (int e = 0; e < n; e++) {
     const REAL *x = r->table + item_at(r->rows, begin + e) * ld;
     if (e + 8 < n) __builtin_prefetch(r->table + item_at(r->rows, begin + e + 8) * ld);
@@ -164,13 +141,6 @@ static inline __attribute__((always_inline)) void NAME(gather_as)(const NAME(Rid
     }
     g->t[e] = t, g->targets += t;
   }
-}
-
-static void NAME(gather)(const NAME(Ridge) * r, int64_t begin, int n, NAME(Gathered) * g) {
-  if (r->offset_penalty >= 0)
-    NAME(gather_as)(r, begin, n, g, 1);
-  else
-    NAME(gather_as)(r, begin, n, g, 0);
 }
 
 // Gather a whole row, and add the Gram matrix of its vectors to the upper triangle of A.
@@ -590,9 +560,3 @@ EXPORT int64_t NAME(top_n)(NAME(TopN) q, int64_t *taken, const int64_t *ends, in
   free(u);
   return 1;
 }
-
-#undef vec
-#undef WIDTH
-#undef LOAD
-#undef STORE
-#undef ADD_TILE
