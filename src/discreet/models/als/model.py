@@ -278,25 +278,22 @@ class DPALS(PrivateModel):
         a, variance = self.item_weights_.T
         steps, n = self.known_steps_.astype(np.float64), self.known_others_.shape[1] // 2
         own = self.known_own_size_, self.known_own_
-        return (
-            Knowledge(
-                unit=self.unit_,
-                users=self.known_users_,
-                frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
-                bias=self.known_bias_,
-                items=np.column_stack([self.item_bias_ / self.unit_, self.item_variance_[:, 0] / self.unit_**2]),
-                pairs=self.known_pairs_.astype(np.float64),
-                frequent=self.known_frequent_,
-                pairs_scale=self.known_pairs_scale_,
-                loadings=self.known_loadings_,
-                standing=self.known_standing_,
-                steps=StepInformation(steps[:, :, :-1], steps[:, :, -1], own),
-                others=self.known_others_[:, :n],
-                others_variance=self.known_others_[:, n:],
-            )
-            .proven()
-            .of_items(self.items_.numbers(catalogue.ids.to_arrow()))
+        knowledge = Knowledge(
+            unit=self.unit_,
+            users=self.known_users_,
+            frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
+            bias=self.known_bias_,
+            items=np.column_stack([self.item_bias_ / self.unit_, self.item_variance_[:, 0] / self.unit_**2]),
+            pairs=self.known_pairs_.astype(np.float64),
+            frequent=self.known_frequent_,
+            pairs_scale=self.known_pairs_scale_,
+            loadings=self.known_loadings_,
+            standing=self.known_standing_,
+            steps=StepInformation(steps[:, :, :-1], steps[:, :, -1], own),
+            others=self.known_others_[:, :n],
+            others_variance=self.known_others_[:, n:],
         )
+        return knowledge.proven().of_items(self.items_.numbers(catalogue.ids.to_arrow()))
 
     # What is known of the items
 
