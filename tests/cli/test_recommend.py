@@ -257,7 +257,7 @@ def test_another_column_as_the_title(work: Path) -> None:
 
 SLOW = {
     *("sklearn", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib", "pandas", "narwhals", "duckdb"),
-    *("sqlalchemy", "sqlglot", "dp_accounting"),
+    *("sqlalchemy", "sqlglot", "dp_accounting", "discreet.data.datasets", "discreet.data.synthetic"),
 }
 
 
