@@ -252,7 +252,7 @@ def address_dependent() -> tuple[str, ...]:
         for (c, k), kind in product(SHAPES + LARGE, KINDS):
             X, t, z = (rng.standard_normal(shape).astype(kind) for shape in ((1, c, k), (1, c), (1, k)))
             operations = PRODUCTS if (c, k) in LARGE else OPERATIONS
-            places = [tuple(_placed(operand, at) for operand in (X, t, z)) for at in range(_places(X))]
+            places = [(_placed(X, at), _placed(t, at), _placed(z, at)) for at in range(_places(X))]
             found.update(name for name, operation in operations.items() if _varies(operation, places))
         for kind, (name, function) in product(KINDS, FUNCTIONS.items()):
             found.update([name] * _depends_on_place(function, rng.standard_normal(ENTRIES).astype(kind)))
