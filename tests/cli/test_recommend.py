@@ -121,7 +121,8 @@ def test_similar(work: Path) -> None:
     assert [row["item"] for row in data["recommendations"]] == discreet.load("model").similar_items(3, 4).items
     assert data["similar_to"] == "3"
     assert "cannot be an item of this model" in recommend("model", "--similar", "three", code=1)
-    assert "999" in recommend("model", "--similar", "999", code=1)
+    assert "--similar: the model does not know '999'" in recommend("model", "--similar", "999", code=1)
+    assert "--users: no file matches" in recommend("model", "--users", "none.csv", code=1)
 
 
 @pytest.mark.parametrize("source", ["train.csv", "train.parquet", "SELECT * FROM 'train.parquet'"])

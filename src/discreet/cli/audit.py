@@ -34,7 +34,10 @@ def audit(
 
     subject: Any = discreet.load(model) if model is not None else None
     if name is not None:
-        subject = inputs.find(name).__name__
+        cls = inputs.find(name)
+        if not inputs.is_private(cls):
+            raise Misuse(f"--model: {cls.__name__} is not private, so there is no guarantee to audit")
+        subject = cls.__name__
     found = discreet.audit.run(
         subject, effort="full" if full else "quick", zoo=zoo, attack=attack, everything=everything
     )

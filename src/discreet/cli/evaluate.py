@@ -78,8 +78,8 @@ def evaluate(
     if history is not None:
         saved = load(sources[0])
         test, past = (
-            inputs.for_model(saved, table.read(source), name)
-            for source, name in ((sources[1], "test"), (history, "history"))
+            inputs.for_model(saved, table.read(source, argument=name), name)
+            for source, name in ((sources[1], "TABLE"), (history, "history"))
         )
         options |= {"metrics": _fitting(saved, test, asked), "buckets": buckets, "bucket_by": bucket_by}
         results = {type(saved).__name__: compute(saved, test, history=past, **options)}
@@ -301,7 +301,7 @@ def tradeoff(
         )
     except KeyboardInterrupt:
         typer.echo(f"discreet: stopped; finished runs are in {str(results)!r}; the same command continues", err=True)
-        raise
+        raise typer.Exit(130) from None
     files = {"report": report, "plot": plot, "curve": curve}
     if report is not None:
         report.write_text(found.html(), encoding="utf-8")
@@ -335,7 +335,7 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in by_commas(text) or ()]
     except ValueError:
-        raise Misuse(f"--epsilons: numbers separated by commas are needed, such as 0.5,1,2, not {text!r}") from None
+        raise Misuse(f"--epsilons: {text!r} must be numbers separated by commas, such as 0.5,1,2") from None
 
 
 def _show_tradeoff(found: "Tradeoff", results: Path, files: dict[str, str]) -> None:

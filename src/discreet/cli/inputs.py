@@ -81,8 +81,10 @@ class Table(Columns):
         str | None, Option(help="How times are written, such as %d/%m/%Y; by default numbers or ISO 8601.")
     ] = None
 
-    def read(self, source: str, *, private: bool = False, chooses: bool = False) -> "Interactions":
-        """Read a table, or a data set if there is no such file.
+    def read(
+        self, source: str, *, private: bool = False, chooses: bool = False, argument: str = "source"
+    ) -> "Interactions":
+        """Read a table, or a data set if there is no such file. Errors about the file name the `argument`.
 
         With `private`, public inputs must be declared; only a command that `chooses` items takes private ones.
         """
@@ -100,7 +102,10 @@ class Table(Columns):
         else:
             given |= {"items": observed_items_are_public} if self.observed_items_are_public else {}
             given |= {name: None for name in ("value", "time") if given.get(name) == "none"}
-            ratings = read(source, **given)
+            try:
+                ratings = read(source, **given)
+            except DataError as error:
+                raise DataError(re.sub("^source:", f"{argument}:", str(error))) from None
         if self.implicit:
             if self.threshold is not None and ratings.implicit:
                 raise DataError("threshold: the table has no ratings to compare with it; leave out --threshold")
@@ -213,14 +218,14 @@ def ledger_url(where: str) -> str:
     return where if "://" in where else f"sqlite:///{where}"
 
 
-def opened(where: str, name: str) -> "Ledger":
+def opened(where: str, name: str, argument: str = "ledger") -> "Ledger":
     """A ledger that exists: a wrong path is not a new budget."""
     from discreet.privacy import Ledger
 
     try:
         return Ledger(ledger_url(where), name=name, create=False)
     except PrivacyError as error:
-        what, begin, _ = str(error).replace("url:", "ledger:", 1).partition("; give epsilon and delta to begin")
+        what, begin, _ = str(error).replace("url:", f"{argument}:", 1).partition("; give epsilon and delta to begin")
         hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
         raise PrivacyError(what + hint) from None
 
@@ -257,11 +262,13 @@ def make(model: type["Model"], settings: Sequence[str], epsilon: float | None, d
     for text in settings:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
-            raise Misuse(f"--set: name=value is needed, for instance rank=64, not {text!r}")
+            raise Misuse(f"--set: {text!r} must look like name=value, for instance rank=64")
         values[name.strip()] = parameter(model, name.strip(), value.strip())
     for name, number in zip(PRIVATE, (epsilon, delta), strict=True):
         if number is not None:
             _require(model, name)
+            if name in values:
+                raise Misuse(f"--set {name} and --{name}: give one of them")
             values[name] = number
     parameters = inspect.signature(model).parameters.items()
     missing = [name for name, param in parameters if param.default is param.empty and name not in values]
@@ -313,13 +320,13 @@ def chosen(model: "Model", ratings: "Interactions") -> "Model":
     return model.choose(ratings) if isinstance(model, Recommender) else model
 
 
-def parameter(model: type["Model"], name: str, text: str) -> Any:
+def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -> Any:
     """A parameter of a model, from text, in a type that its constructor takes."""
     parameters = inspect.signature(model).parameters
     if name not in parameters:
         if name in PRIVATE:
             _require(model, name)
-        raise Misuse(f"--set: {model.__name__} has no parameter {name!r}; it has {', '.join(parameters)}")
+        raise Misuse(f"{flag}: {model.__name__} has no parameter {name!r}; it has {', '.join(parameters)}")
     default = parameters[name].default
     try:
         hint = get_type_hints(model.__init__).get(name, Any)
@@ -332,7 +339,7 @@ def parameter(model: type["Model"], name: str, text: str) -> Any:
             " or ".join(map(str, get_args(kind))) if get_origin(kind) is Literal else KINDS.get(kind, "a list a,b,…")
             for kind in _members(hint)
         ]
-        raise Misuse(f"--set: {name} needs {' or '.join(words)}, not {text!r}") from None
+        raise Misuse(f"{flag}: {name} needs {' or '.join(words)}, not {text!r}") from None
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

@@ -58,7 +58,7 @@ def show_(
 
     Example: discreet ledger show ledger.db
     """
-    ledger = opened(where, name)
+    ledger = opened(where, name, "where")
     spent, left = ledger.spent, ledger.remaining
     fits = _fits(ledger)
     data = {
@@ -121,7 +121,7 @@ def export(
 
     Example: discreet ledger export ledger.db > ledger.json
     """
-    ledger = opened(where, name)
+    ledger = opened(where, name, "where")
     if statement:
         typer.echo(ledger.statement().json() if is_json() else str(ledger.statement()))
     else:
@@ -134,7 +134,7 @@ def verify(where: Where, name: Name = "default") -> None:
 
     Example: discreet ledger verify ledger.db
     """
-    ledger = opened(where, name)
+    ledger = opened(where, name, "where")
     ledger.verify()
     count = len(ledger.entries)
     entries = f"{count} {'entry' if count == 1 else 'entries'}"
@@ -153,7 +153,7 @@ def close(
 
     A closed fit cannot continue. `discreet train` with --resume finishes an interrupted fit at no further cost.
     """
-    ledger = opened(where, name)
+    ledger = opened(where, name, "where")
     if reservation is None:
         found = ledger.open_reservations()
         show({"open_reservations": found}, *(found or ["No reservation is open."]))

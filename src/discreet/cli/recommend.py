@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from discreet.cli import inputs
 from discreet.cli.common import Misuse, grid, is_json, require_file, show, warnings_shown
-from discreet.errors import DataError
+from discreet.errors import DataError, UnknownItem
 
 if TYPE_CHECKING:
     from discreet.data import Catalogue, Interactions
@@ -43,7 +43,10 @@ def recommend(
     _require_one(history, users, similar, explain, out)
     loaded = _loaded(model, title_column)
     if similar is not None:
-        found = loaded.similar_items(inputs.as_ids(loaded, [similar], "similar")[0], n)
+        (item,) = inputs.as_ids(loaded, [similar], "similar")
+        if item not in loaded.items_:
+            raise UnknownItem(f"similar: the model does not know {similar!r}; `discreet items {model}` finds items")
+        found = loaded.similar_items(item, n)
         show({"similar_to": similar, **_listed(found)}, *_table(found))
         return
     allowed, denied = (
@@ -56,7 +59,7 @@ def recommend(
             _to_one(loaded, _history(loaded, history), options, explain)
         else:
             assert users is not None
-            table = inputs.Table(**vars(columns)).read(users)
+            table = inputs.Table(**vars(columns)).read(users, argument="users")
             _to_many(loaded, inputs.for_model(loaded, table, "users"), options, out)
 
 

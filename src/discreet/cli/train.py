@@ -22,7 +22,6 @@ from discreet.cli.common import (
     typed,
     warnings_shown,
 )
-from discreet.errors import ModelError
 from discreet.validation import round_up
 
 if TYPE_CHECKING:
@@ -189,9 +188,9 @@ def _interruption_reported(ctx: typer.Context, model: Any, n_items: int | str, f
 def require_writable(out: Path, files: list[Path]) -> None:
     """Raise unless the model and its statements can be written, before hours of training."""
     if out.exists() and not out.is_dir():
-        raise ModelError(f"{str(out)!r}: it exists and is not a folder; give another")
+        raise Misuse(f"--out: {str(out)!r} is not a folder; name another")
     if out.is_dir() and {file.name for file in out.iterdir()} - {UNFINISHED} and not (out / "model.json").exists():
-        raise ModelError(f"{str(out)!r}: this folder is not empty and holds no model; give another, or empty it")
+        raise Misuse(f"--out: {str(out)!r} is not empty and holds no model; name another folder, or empty it")
     require_folder("--out", out)
     for file in files:
         if file.resolve().parent == out.resolve():

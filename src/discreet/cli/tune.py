@@ -94,8 +94,8 @@ def _space(cls: Any, tried: list[str]) -> dict[str, list[Any]]:
     for text in tried:
         name, sign, values = (part.strip() for part in text.partition("="))
         if not sign or not values:
-            raise Misuse(f"--try: name=value,value is needed, for instance n_steps=2,4,8, not {text!r}")
+            raise Misuse(f"--try: {text!r} must look like name=value,value, for instance n_steps=2,4,8")
         if name in found:
             raise Misuse(f"--try: {name} is given twice; put all its values after one =")
-        found[name] = [inputs.parameter(cls, name, part) for part in by_commas(values) or ()]
+        found[name] = [inputs.parameter(cls, name, part, "--try") for part in by_commas(values) or ()]
     return found
