@@ -83,7 +83,7 @@ def test_unknown_items(work: Path) -> None:
     assert "on_unknown=" not in told
     assert rows("--history", "1=5,999=4", "--on-unknown", "ignore") == rows("--history", "1=5")
     told = recommend("model", "--history", "1=5,999=4", "--on-unknown", "warn", "-n", "1")
-    assert "discreet: history: left out items that the model does not know, 999" in told
+    assert "discreet: --history: left out items that the model does not know, 999" in told
 
 
 def test_no_history_is_said(work: Path) -> None:
