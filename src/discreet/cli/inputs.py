@@ -322,16 +322,13 @@ def chosen(model: "Model", ratings: "Interactions") -> "Model":
 
 def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -> Any:
     """A parameter of a model, from text, in a type that its constructor takes."""
-    parameters = inspect.signature(model).parameters
-    if name not in parameters:
+    if not takes(model, name):
         if name in PRIVATE:
             _require(model, name)
-        raise Misuse(f"{flag}: {model.__name__} has no parameter {name!r}; it has {', '.join(parameters)}")
-    default = parameters[name].default
-    try:
-        hint = get_type_hints(model.__init__).get(name, Any)
-    except NameError:  # a type that is imported for type checkers only
-        hint = Any if default in (None, inspect.Parameter.empty) else type(default)
+        raise Misuse(
+            f"{flag}: {model.__name__} has no parameter {name!r}; it has {', '.join(inspect.signature(model).parameters)}"
+        )
+    hint = get_type_hints(model).get(name, Any)
     try:
         return _converted(hint, text)
     except ValueError:
