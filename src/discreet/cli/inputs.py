@@ -325,9 +325,8 @@ def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -
     if not takes(model, name):
         if name in PRIVATE:
             _require(model, name)
-        raise Misuse(
-            f"{flag}: {model.__name__} has no parameter {name!r}; it has {', '.join(inspect.signature(model).parameters)}"
-        )
+        names = ", ".join(inspect.signature(model).parameters)
+        raise Misuse(f"{flag}: {model.__name__} has no parameter {name!r}; it has {names}")
     hint = get_type_hints(model).get(name, Any)
     try:
         return _converted(hint, text)
