@@ -15,7 +15,7 @@ complete_names = completing("discreet.data.datasets", "CATALOG")
 app = typer.Typer(
     cls=Commands,
     rich_markup_mode=None,
-    help="List, fetch and describe the data sets of the papers; make one up.",
+    help="List, fetch and describe the data sets of the papers, or generate one.",
     no_args_is_help=True,
 )
 
@@ -92,11 +92,11 @@ def describe(
 @command(app)
 def sample(
     folder: Annotated[Path, Argument(help="Where to write; by default the current folder.")] = Path(),
-    users: Annotated[int, Option(help="How many people to make up.", min=1)] = 20_000,
+    users: Annotated[int, Option(help="How many people to generate.", min=1)] = 20_000,
     items: Annotated[int, Option(help="How many films.", min=10)] = 300,
     ratings: Annotated[int, Option(help="How many ratings.", min=1)] = 1_000_000,
 ) -> None:
-    """Make up ratings.parquet and movies.csv, to try the other commands on. Existing files are never replaced.
+    """Generate ratings.parquet and movies.csv, to try the other commands. The command never replaces files.
 
     Example: discreet datasets sample
     """

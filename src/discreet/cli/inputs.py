@@ -45,7 +45,7 @@ class Columns:
 
     user: Annotated[str | None, Option(help="The column of users; by default guessed from its name.")] = None
     item: Annotated[str | None, Option(help="The column of items; by default guessed from its name.")] = None
-    value: Annotated[str | None, Option(help="The column of ratings; by default guessed from its name; or none.")] = (
+    value: Annotated[str | None, Option(help="The column of ratings, or none; by default guessed from its name.")] = (
         None
     )
     time: Annotated[str | None, Option(help="The column of times, or none; by default guessed from its name.")] = None
@@ -57,11 +57,10 @@ class Table(Columns):
     """How a table is read: arguments of `discreet.read`."""
 
     items: Annotated[
-        str | None, Option(help="The catalog, which is public: a file or a SELECT. In train also: private.")
+        str | None, Option(help="The public catalog: a file or a SELECT. For train, also the word private.")
     ] = None
     value_range: Annotated[
-        tuple[float, float] | None,
-        Option("--range", help="The lowest and the highest possible rating, which are public."),
+        tuple[float, float] | None, Option("--range", help="The lowest and highest possible rating; both are public.")
     ] = None
     observed_items_are_public: Annotated[
         bool, Option("--observed-items-are-public", help="Declare that the set of items in the table is public.")
@@ -70,12 +69,14 @@ class Table(Columns):
     threshold: Annotated[float | None, Option(help="With --implicit: leave out lower ratings.")] = None
     on_duplicate: Annotated[
         Literal["last", "first", "mean", "sum", "raise"],
-        Option(help="What to do if a user has several rows for an item."),
+        Option(help="Which value counts if a user has several rows for an item."),
     ] = "last"
     on_invalid: Annotated[
         Literal["raise", "drop", "clip"], Option(help="What to do with ratings that are missing or out of range.")
     ] = "raise"
-    on_unknown: Annotated[Literal["raise", "drop"], Option(help="What to do with rows of unknown items.")] = "raise"
+    on_unknown: Annotated[
+        Literal["raise", "drop"], Option(help="What to do with rows about items outside the catalog.")
+    ] = "raise"
     separator: Annotated[str | None, Option(help="The separator of a CSV file; guessed by default.")] = None
     time_format: Annotated[
         str | None, Option(help="How times are written, such as %d/%m/%Y; by default numbers or ISO 8601.")
@@ -178,7 +179,7 @@ def model_option(help: str) -> Any:
 
 
 ModelName = Annotated[
-    str | None, model_option("Which model: dpals, dpsvd, als, …; by default the private one for this kind of data.")
+    str | None, model_option("The model: dpals, dpsvd, als, …; by default the private one for this kind of data.")
 ]
 Settings = Annotated[
     list[str] | None, Option("--set", help="A parameter of the model, such as rank=64; may be repeated.")
@@ -197,10 +198,10 @@ class Budget:
 
     HEADING: ClassVar = "The budget"
 
-    epsilon: Annotated[float | None, Option(help="What a private model may spend.")] = None
+    epsilon: Annotated[float | None, Option(help="What the model may spend; for private models.")] = None
     delta: Delta = None
-    ledger: Annotated[str | None, Option(help="The ledger that pays for a private model: a file or a URL.")] = None
-    ledger_name: Annotated[str, Option(help="Which ledger of that database.")] = "default"
+    ledger: Annotated[str | None, Option(help="The ledger that pays for the model: a file or a URL.")] = None
+    ledger_name: Annotated[str, Option(help="The name of the ledger in that database.")] = "default"
 
     def open(self, model: type["Model"]) -> "Ledger | None":
         """The ledger that pays for a model."""

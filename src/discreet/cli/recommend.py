@@ -26,12 +26,12 @@ def recommend(
     history: Annotated[str | None, Option(help="What one person likes: item=rating,… or item,… or a file.")] = None,
     users: Annotated[str | None, Option(help="The ratings of many people: a table, as for train.")] = None,
     similar: Annotated[str | None, Option(help="List items similar to this one.")] = None,
-    n: Annotated[int, Option("-n", "--n", help="How many.", min=1)] = 10,
+    n: Annotated[int, Option("-n", "--n", help="How many items to list.", min=1)] = 10,
     allow: Annotated[str | None, Option(help=f"Recommend only these: {IDS}")] = None,
     deny: Annotated[str | None, Option(help=f"Never recommend these: {IDS}")] = None,
-    include_seen: Annotated[bool, Option("--include-seen", help="Also recommend items of the history.")] = False,
+    include_seen: Annotated[bool, Option("--include-seen", help="Also recommend items in the history.")] = False,
     on_unknown: Annotated[Literal["raise", "warn", "ignore"], Option(help="What to do with unknown items.")] = "raise",
-    explain: Annotated[bool, Option("--explain", help="Show which items of the history matter most.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Show which items in the history matter most.")] = False,
     out: Annotated[Path | None, Option("--out", "-o", help="With --users: a .parquet or .csv file for all.")] = None,
     title_column: inputs.TitleColumn = None,
     columns: inputs.Columns,
@@ -65,11 +65,11 @@ def recommend(
 
 def items(
     model: inputs.SavedModel,
-    search: Annotated[str | None, Argument(help="Words of a title; all of them must occur. Without it: all.")] = None,
+    search: Annotated[str | None, Argument(help="Words that a title must have. Without it, all items.")] = None,
     n: Annotated[int, Option("-n", "--n", help="How many to show.", min=1)] = 20,
     title_column: inputs.TitleColumn = None,
 ) -> None:
-    """Find items of a model by their titles: their ids are what --history, --allow and --similar take.
+    """Find items by title. Their ids are what --history, --allow and --similar take.
 
     Example: discreet items model "film 12"
     """
