@@ -62,8 +62,8 @@ def train(
     The command first shows what it will do and what that costs. If a private fit is interrupted, --out keeps what was
     paid for. To finish the fit, run the same command with --resume.
     """
+    from discreet.data.catalogue import require_columns
     from discreet.models import unfinished
-    from discreet.models.features import require_columns
 
     files = statement or []
     fit = out / UNFINISHED
