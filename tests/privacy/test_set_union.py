@@ -329,9 +329,8 @@ def test_a_plan_must_pay_for_a_threshold() -> None:
         with pytest.raises(PrivacyError, match="exposure"):
             Releaser(reservation, "add-remove", 1).release_items("items", Users(*ROWS), everything, n_items=9, most=8)
         with pytest.raises(PrivacyError, match="more than the plan"):
-            reservation.release_above(
-                GridArray(np.ones(3, np.int64) << 30, Grid(-28)), 1.0, Gaussian(2.0), "items", Threshold(1e-7)
-            )
+            units = GridArray(np.ones(3, np.int64) << 30, Grid(-28))
+            reservation.release(units, 1.0, Gaussian(2.0), "items", threshold=Threshold(1e-7))
     assert not ledger.events
 
 

@@ -140,8 +140,6 @@ def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[I
     """A partition's rows, compressed. Rows that a policy refuses are left out and counted, for the driver to refuse."""
     if recipe.on_invalid == "raise":
         recipe = replace(recipe, on_invalid="drop")
-    if recipe.on_duplicate == "raise":
-        recipe = replace(recipe, on_duplicate="last")
     cleaner, assembler = Cleaner(recipe), Assembler()
     for batch in sliced(batches):
         cells = cleaner(batch)

@@ -538,24 +538,23 @@ class Reservation:
         self._made = 0  # releases in this run
 
     def release(
-        self, statistic: npt.ArrayLike | GridArray, sensitivity: float, noise: Noise | float, label: str
+        self,
+        statistic: npt.ArrayLike | GridArray,
+        sensitivity: float,
+        noise: Noise | float,
+        label: str,
+        *,
+        rate: float | None = None,
+        threshold: Threshold | None = None,
     ) -> npt.NDArray[Any]:
-        """`Ledger.release`, paid for by the plan's line of this label."""
-        return self._ledger._release(statistic, sensitivity, noise, label, self)
+        """`Ledger.release`, paid for by the plan's line of this label.
 
-    def release_sampled(
-        self, statistic: GridArray, sensitivity: float, noise: Noise, label: str, rate: float
-    ) -> npt.NDArray[Any]:
-        """The same for a statistic of a secret Poisson sample of the users, drawn for this release alone."""
-        return self._ledger._release(statistic, sensitivity, noise, label, self, rate=rate)
-
-    def release_above(
-        self, statistic: GridArray, sensitivity: float, noise: Gaussian, label: str, threshold: Threshold
-    ) -> npt.NDArray[Any]:
-        """The same for which entries are positive: the places, and noisy values, of those that pass a threshold."""
-        if self._checkpoint is not None:
+        With a `rate`, the statistic is that of a secret Poisson sample of the users, drawn for this release alone. With
+        a `threshold`, the places and noisy values of the positive entries that pass it are released.
+        """
+        if threshold is not None and self._checkpoint is not None:
             raise PrivacyError("checkpoint: a release with a threshold cannot be resumed; make it before the fit")
-        return self._ledger._release(statistic, sensitivity, noise, label, self, threshold=threshold)
+        return self._ledger._release(statistic, sensitivity, noise, label, self, rate=rate, threshold=threshold)
 
     @property
     def noise_source(self) -> NoiseSource:
