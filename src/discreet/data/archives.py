@@ -79,11 +79,11 @@ def at_hand(*names: str) -> Path | None:
     return next((folder / name for folder in folders() for name in names if (folder / name).exists()), None)
 
 
-def tell_licence(name: str, licence: str) -> None:
+def tell_license(name: str, license: str) -> None:
     """Mention the license of a data set, once in a process."""
     if name not in _told:
         _told.add(name)
-        log.warning("%s: %s", name, licence)
+        log.warning("%s: %s", name, license)
 
 
 class _Progress(Bar):
