@@ -1,4 +1,4 @@
-"""Tables of who liked what: reading, splits, generators, data sets."""
+"""Tables of interactions: reading, splits, generators, data sets."""
 
 from discreet.data import datasets, splits
 from discreet.data.catalogue import Catalogue, observed_items_are_public

@@ -1,4 +1,4 @@
-"""The files of a data set, given, found or downloaded, and how to unpack archives, which may come from anyone."""
+"""Find or download the files of a data set, and unpack archives, which are not trusted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def cache_folder() -> Path:
 
 
 def folders() -> list[Path]:
-    """Where files are looked for, in this order: `../shared/data` beside a checkout, and the cache."""
+    """The folders that are searched, in this order: `../shared/data` next to a checkout, and the cache."""
     found = [cache_folder()]
     checkout = Path(__file__).resolve().parents[3]
     if not os.environ.get(ENVIRONMENT) and (checkout / "pyproject.toml").is_file():

@@ -1,4 +1,4 @@
-"""`discreet.read`: any table of who liked what, checked, numbered and compressed.
+"""`discreet.read`: any table of interactions, checked, numbered and compressed.
 
 There is one path: every source becomes a stream of Arrow batches (`sources`, `texts`, `sql`). Their cells are checked
 here, then ids are numbered and rows compressed (`assembly`).
@@ -261,9 +261,9 @@ def _interactions(
     origin = PRIVATE if _is_private(items) else None if items is None else OBSERVED
     observed = Catalogue(rows.items, origin=origin)
     ratings = cleaner.finish(rows, items if isinstance(items, Catalogue) else observed)
-    counts = replace(cleaner.counts, kept=len(rows.indices))
-    recipe.require(counts, table.what, hint, rows)
-    return replace(ratings, report=counts.report(table.what, recipe.columns, table.library))
+    report = replace(recipe.report(cleaner.counts, table.what), kept=len(rows.indices), library=table.library)
+    recipe.require(report, hint, rows)
+    return replace(ratings, report=report)
 
 
 def _all_refused(first: RefusedRow, table: Table, recipe: Recipe) -> str:
@@ -291,24 +291,6 @@ def _all_refused(first: RefusedRow, table: Table, recipe: Recipe) -> str:
     )
     begin = "the first are" if cleaner.counts.dropped > len(rows) else "they are"
     return f"{said}. In all, {cleaner.counts.dropped:,} rows cannot be used: {begin} {named}"
-
-
-@dataclass
-class Counts:
-    """How many rows of each kind there were: exact numbers about private data, for the owner."""
-
-    rows: int = 0
-    dropped: int = 0
-    clipped: int = 0
-    unknown: int = 0
-    repeated: int = 0
-    outside: int = 0  # sums outside the value range
-    kept: int = 0
-
-    def report(self, source: str, columns: Columns, library: str | None = None) -> Report:
-        """The owner's report."""
-        kinds = (self.rows, self.dropped, self.clipped, self.unknown, self.repeated)
-        return Report(source, columns.described(), columns.guessed, *kinds, library)
 
 
 @dataclass(frozen=True)
@@ -346,11 +328,15 @@ class Recipe:
         """The value range of the result."""
         return (0.0, 1.0) if self.implicit else self.value_range
 
-    def require(self, counts: Counts, source: str, hint: str = "", rows: Rows | None = None) -> None:
+    def report(self, counts: Report, source: str) -> Report:
+        """What happened, with where and how the rows were read."""
+        return replace(counts, source=source, columns=self.columns.described(), guessed=self.columns.guessed)
+
+    def require(self, counts: Report, hint: str = "", rows: Rows | None = None) -> None:
         """Raise if there were rows that a policy refuses, with an example if `rows` are at hand, or if none is left."""
         low, high = self.bounds or (-MOST, MOST)
         if not counts.rows:
-            raise DataError(f"source: {source} has no rows; check the path, the filter or the WHERE clause")
+            raise DataError(f"source: {counts.source} has no rows; check the path, the filter or the WHERE clause")
         if self.on_invalid == "raise" and counts.dropped:
             raise DataError(
                 f"value: {counts.dropped} rows cannot be read, have no user, item, value or time, or a value that is "
@@ -390,7 +376,7 @@ class Cleaner:
 
     recipe: Recipe
     hint: str = ""  # a possible reason why cells are missing
-    counts: Counts = field(default_factory=Counts)
+    counts: Report = field(default_factory=Report)
     time_type: Any = None
     bad: Any = None  # which rows of the last batch are left out
 
