@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import os
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,28 +40,11 @@ def brief(title: Any, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-class Tabular(ABC):
-    """What can be had as a table."""
-
-    library: str | None  # the data frame library of the caller
-
-    @abstractmethod
-    def to_arrow(self) -> pa.Table:
-        """The same as an Arrow table."""
-
-    def to_frame(self, library: str | None = None) -> Any:
-        """The table of `to_arrow` for "pandas", "polars" or "pyarrow"; by default for the caller's library."""
-        return to_library(self.to_arrow(), library or self.library)
-
-
-def _titled(columns: dict[str, Any], names: Sequence[Any] | None, numbers: Array | None = None) -> pa.Table:
-    """A table, with titles as its last column if there are any: all of them, or those with some numbers."""
+def as_texts(names: Sequence[Any]) -> pa.Array:
+    """Titles as a column of text."""
     import pyarrow as pa
 
-    if names is not None:
-        texts = pa.array([None if name is None else str(name) for name in names], pa.large_string())
-        columns["title"] = texts if numbers is None else texts.take(arrow_of(numbers))
-    return pa.table(columns)
+    return pa.array([None if name is None else str(name) for name in names], pa.large_string())
 
 
 def paragraphs(sentences: Sequence[str]) -> str:
@@ -85,7 +67,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Recommendations(Tabular):
+class Recommendations:
     """Items and scores for one history, best first. Iterating gives (item, score) pairs.
 
     Attributes:
@@ -118,13 +100,17 @@ class Recommendations(Tabular):
     def __iter__(self) -> Iterator[tuple[Any, float]]:
         return iter(zip(self.items, self.scores.tolist(), strict=True))
 
-    def to_arrow(self) -> pa.Table:
-        """A table with the columns item, score, rank, and title if the catalog has titles."""
+    def to_frame(self, library: str | None = None) -> Any:
+        """A table for "pandas", "polars" or "pyarrow"; by default the caller's.
+
+        Its columns are item, score, rank, and title if the catalog has titles.
+        """
         import pyarrow as pa
 
         ranks = np.arange(1, len(self) + 1, dtype=np.int32)
         columns = {"item": pa.array(self.items, self.kind), "score": self.scores, "rank": ranks}
-        return _titled(columns, self.titles)
+        titled = {} if self.titles is None else {"title": as_texts(self.titles)}
+        return to_library(pa.table({**columns, **titled}), library or self.library)
 
     def _rows(self) -> list[tuple[str, ...]]:
         names = self.titles if self.titles is not None else [""] * len(self)
@@ -143,7 +129,7 @@ class Recommendations(Tabular):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BatchRecommendations(Tabular):
+class BatchRecommendations:
     """Items and scores for many users: user u's are at indptr[u]:indptr[u + 1], best first.
 
     Attributes:
@@ -191,6 +177,8 @@ class BatchRecommendations(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """A long table with the columns user, item, score, rank, and title if the catalog has titles."""
+        import pyarrow as pa
+
         counts = np.diff(self.indptr)
         ranks = np.arange(len(self.numbers)) - np.repeat(self.indptr[:-1], counts) + 1
         columns = {
@@ -199,7 +187,13 @@ class BatchRecommendations(Tabular):
             "score": self.scores,
             "rank": ranks.astype(np.int32),
         }
-        return _titled(columns, titles(self.catalogue, np.arange(len(self.catalogue))), self.numbers)
+        if (names := titles(self.catalogue, np.arange(len(self.catalogue)))) is not None:
+            columns["title"] = as_texts(names).take(pa.array(self.numbers))
+        return pa.table(columns)
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """The long table for "pandas", "polars" or "pyarrow"; by default the library of the histories."""
+        return to_library(self.to_arrow(), library or self.library)
 
     def __repr__(self) -> str:
         cold = int(self.cold.sum())
@@ -214,7 +208,7 @@ class BatchRecommendations(Tabular):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation(Tabular):
+class Explanation:
     """Why an item was recommended: what each item of the history adds to its score.
 
     Attributes:
@@ -239,13 +233,14 @@ class Explanation(Tabular):
     library: str | None = None
     kind: Any = None
 
-    def to_arrow(self) -> pa.Table:
-        """A table with the columns item, rating, contribution, and title if the catalog has titles."""
+    def to_frame(self, library: str | None = None) -> Any:
+        """A table with the columns item, rating, contribution, and title if there are any; as the caller's history."""
         import pyarrow as pa
 
         items = pa.array(self.items, self.kind)
         columns = {"item": items, "rating": self.ratings, "contribution": self.contributions}
-        return _titled(columns, self.titles)
+        titled = {} if self.titles is None else {"title": as_texts(self.titles)}
+        return to_library(pa.table({**columns, **titled}), library or self.library)
 
     def _rows(self) -> list[tuple[str, ...]]:
         names = self.titles if self.titles is not None else [""] * len(self.items)
