@@ -34,11 +34,6 @@ class Encoded:
         """Of the sum."""
         return self.encoder.shape
 
-    @property
-    def symmetric(self) -> bool:
-        """Whether only the upper triangles of the last two axes of the sum are needed."""
-        return self.encoder.symmetric
-
     def __call__(self, batch: Any) -> Any:
         """The encoded contributions of a batch."""
         return self.encoder.encode(batch, self.contribution(batch))
