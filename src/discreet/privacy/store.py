@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,10 +155,15 @@ def damaged(how: str) -> PrivacyError:
     )
 
 
-def _run(connection: sa.Connection, statement: str, **values: Any) -> Any:
+@cache  # making it anew would take longer than running it
+def _statement(text: str) -> sa.TextClause:
     import sqlalchemy as sa
 
-    return connection.execute(sa.text(statement), values)
+    return sa.text(text)
+
+
+def _run(connection: sa.Connection, statement: str, **values: Any) -> Any:
+    return connection.execute(_statement(statement), values)
 
 
 class Transaction:
@@ -165,10 +171,14 @@ class Transaction:
 
     def __init__(self, connection: sa.Connection, name: str, known: State) -> None:
         self._connection, self._name = connection, name
-        for entry in (known.first, known.last):
-            if entry and self._read("and seq = :seq", entry.seq) != [entry]:
-                raise damaged(f"entry {entry.seq} is missing or has been changed")
-        self.state = known.following(self._read("and seq > :seq", known.head[0]) if known.last else self._read())
+        seqs = {entry.seq: entry for entry in (known.first, known.last) if entry}
+        since = {"first": min(seqs), "last": max(seqs)} if seqs else {}
+        entries = self._read("and (seq = :first or seq >= :last)" if seqs else "", **since)
+        for seq, entry in seqs.items():
+            if entry not in entries:
+                raise damaged(f"entry {seq} is missing or has been changed")
+            entries.remove(entry)
+        self.state = known.following(entries)
         row = _run(connection, "select seq, digest from discreet_ledger where name = :name", name=name).first()
         self._require(self.state, (0, "") if row is None else (row.seq, row.digest))
 
@@ -194,10 +204,10 @@ class Transaction:
         self._require(State().following(entries), self.state.head)
         return [entry for entry in entries if reservation in (None, entry.body.get("reservation"))]
 
-    def _read(self, which: str = "", seq: int = 0) -> list[Entry]:
+    def _read(self, which: str = "", **seqs: int) -> list[Entry]:
         query = f"select * from discreet_ledger_entry where name = :name {which} order by seq"
         entries = []
-        for row in _run(self._connection, query, name=self._name, seq=seq):
+        for row in _run(self._connection, query, name=self._name, **seqs):
             try:
                 body = json.loads(row.body)
             except (ValueError, TypeError, RecursionError):
