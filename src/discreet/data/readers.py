@@ -61,8 +61,8 @@ NO_HEADER = (
     "user=, item= and value=, or pass value=None if there are no ratings)"
 )
 BY_SELECT = (
-    "discreet.read(\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
-    "delim = ';', decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\")"
+    "\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
+    "delim = ';', decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\""
 )
 
 
@@ -391,7 +391,7 @@ class Cleaner:
             times, missing["time"] = self._times(plain(batch.columns[-1], "time"))
         bad = np.zeros(len(users), dtype=bool)
         for role, mask in missing.items():
-            said = f"{role}: it is missing in ROW; pass on_invalid='drop' to leave such rows out{self.hint}"
+            said = f"{role}: ROW has no {role}; pass on_invalid='drop' to leave such rows out{self.hint}"
             self._refuse(mask, said)
             bad |= mask
         if values is not None:
@@ -424,10 +424,11 @@ class Cleaner:
 
         def message(at: int) -> str:
             why = "not finite" if declared is None else f"outside value_range=({declared[0]:g}, {declared[1]:g})"
-            wrong = "missing" if missing[at] else f"{values[at]:g}, which is {why}"
+            wrong = "no value" if missing[at] else f"the value {values[at]:g}, which is {why}"
+            clip = "" if missing[at] else ", or on_invalid='clip' to move them into value_range"
             return (
-                f"value: ROW (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is {wrong}. Correct it, or pass "
-                f"on_invalid='drop' to leave such rows out or 'clip' to move them into value_range{self.hint}"
+                f"value: ROW (user {users[at].as_py()!r}, item {items[at].as_py()!r}) has {wrong}. Correct it, "
+                f"or pass on_invalid='drop' to leave such rows out{clip}{self.hint}"
             )
 
         self._refuse(missing | outside, message)
@@ -450,7 +451,10 @@ class Cleaner:
                 cell = column[at].as_py()
                 advice = "; correct it, name another column with value=, or pass on_invalid='drop' to leave it out"
                 if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
-                    advice = f" because it has a decimal comma; read it with a SELECT, {BY_SELECT}"
+                    advice = (
+                        " because it has a decimal comma; instead of the file, name a SELECT that has the file's name "
+                        f"and all its columns: {BY_SELECT}"
+                    )
                 return f"value: ROW holds {cell!r}, which is not a number{advice}"
 
             self._refuse(wrong, message)
