@@ -4,10 +4,11 @@
 
 Needs MovieLens 1M and 100K (`discreet datasets fetch 1m`, `... 100k`). 80/10/10 at random, seed 1234, as in
 benchmarks/dpals.py. The 80% are cut into six "months" at random, seed 7: month by month, everyone has more ratings.
-After each month test users are folded in from the 90%. All ways but the last two spend it in six fits. In the sum that a
-release adds up, users' contributions have a fixed length: what stands out of the noise grows with the root of the
-data, and a sixth of mu^2 on t sixths of the data is worth t / 36 of mu^2 on all of it. This adds up to 58%, which is what
-the last way but one spends.
+After each month test users are folded in from the 90%. All ways but the last two spend it in six fits.
+
+Users' contributions to a release are scaled to a fixed length, so its signal grows as the root of the number of
+ratings. A sixth of mu^2 on t sixths of the ratings tells as much as t / 36 of mu^2 on all of them. Over six months this
+adds up to 58%: the last way but one spends that in one fit.
 """
 
 import argparse
@@ -149,7 +150,7 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
     for panel, epsilon in zip(panels, EPSILONS, strict=True):
         for line in (line for line in results if line["epsilon"] == epsilon):
             if len(line["rmse"]) == 1:
-                style = ":" if line["way"] in list(WAYS)[-1:] else "--"
+                style = ":" if WAYS[line["way"]] == "one" else "--"
                 panel.axhline(line["rmse"][0], color="black", linestyle=style, label=line["way"])
             else:
                 panel.errorbar(range(1, MONTHS + 1), line["rmse"], line["sd"], marker="o", ms=3, label=line["way"])
