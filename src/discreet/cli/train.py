@@ -59,8 +59,8 @@ def train(
     It first says what it will do and what that costs. If a private fit is interrupted, --out keeps what was paid for:
     run the same command with --resume to finish it.
     """
+    from discreet.data.catalogue import require_columns
     from discreet.models import unfinished
-    from discreet.models.features import require_columns
 
     files = statement or []
     fit = out / UNFINISHED

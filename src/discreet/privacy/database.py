@@ -67,16 +67,29 @@ _entries = sa.Table(
 )
 
 
+# Put together once: that would take longer than to run them.
+_COLUMNS = (_entries.c.seq, _entries.c.kind, _entries.c.body, _entries.c.digest)
+_WHOLE = sa.select(*_COLUMNS).where(_entries.c.name == sa.bindparam("log")).order_by(_entries.c.seq)
+_SINCE = _WHOLE.where((_entries.c.seq == sa.bindparam("first")) | (_entries.c.seq >= sa.bindparam("last")))
+_HEAD = sa.select(_heads.c.seq, _heads.c.digest).where(_heads.c.name == sa.bindparam("log"))
+_ADVANCE = sa.update(_heads).where(_heads.c.name == sa.bindparam("log"))
+
+
 class Transaction:
     """While it lasts, the lock is held and the state, which has been checked, can be trusted."""
 
     def __init__(self, connection: sa.Connection, name: str, known: State) -> None:
         self._connection, self._name = connection, name
-        for entry in (known.first, known.last):
-            if entry and self._read(_entries.c.seq == entry.seq) != [entry]:
-                raise damaged(f"entry {entry.seq} is missing or has been changed")
-        self.state = known.following(self._read(_entries.c.seq > known.last.seq if known.last else sa.true()))
-        row = connection.execute(sa.select(_heads.c.seq, _heads.c.digest).where(_heads.c.name == name)).first()
+        if known.first is None or known.last is None:
+            entries = self._read(_WHOLE)
+        else:
+            entries = self._read(_SINCE, first=known.first.seq, last=known.last.seq)
+            for entry in {known.first.seq: known.first, known.last.seq: known.last}.values():
+                if entry not in entries:
+                    raise damaged(f"entry {entry.seq} is missing or has been changed")
+                entries.remove(entry)
+        self.state = known.following(entries)
+        row = connection.execute(_HEAD, {"log": name}).first()
         self._require(self.state, (0, "") if row is None else (row.seq, row.digest))
 
     def append(self, kind: str, body: dict[str, Any]) -> Entry:
@@ -85,10 +98,13 @@ class Transaction:
         seq, digest = self.state.head
         draft = Entry(seq + 1, kind, json.loads(canonical(dated)), "")
         entry = Entry(draft.seq, kind, draft.body, draft.chained(digest))
-        row = {"name": self._name, "seq": entry.seq, "digest": entry.digest}
-        self._connection.execute(sa.insert(_entries).values({**row, "kind": kind, "body": canonical(entry.body)}))
-        change = sa.update(_heads).where(_heads.c.name == self._name) if seq else sa.insert(_heads)
-        self._connection.execute(change.values(row))
+        head = {"seq": entry.seq, "digest": entry.digest}
+        row = {**head, "name": self._name, "kind": kind, "body": canonical(entry.body)}
+        self._connection.execute(sa.insert(_entries), row)
+        if seq:
+            self._connection.execute(_ADVANCE, {**head, "log": self._name})
+        else:
+            self._connection.execute(sa.insert(_heads), {**head, "name": self._name})
         self.state = self.state.after(entry)
         return entry
 
@@ -96,15 +112,13 @@ class Transaction:
         """The log, in order and checked as a whole, or the entries of a reservation."""
         if reservation is not None and reservation in self.state.reservations:
             return list(self.state.reservations[reservation])
-        entries = self._read(sa.true())
+        entries = self._read(_WHOLE)
         self._require(State().following(entries), self.state.head)
         return [entry for entry in entries if reservation in (None, entry.body.get("reservation"))]
 
-    def _read(self, which: sa.ColumnElement[bool]) -> list[Entry]:
-        columns = (_entries.c.seq, _entries.c.kind, _entries.c.body, _entries.c.digest)
-        query = sa.select(*columns).where(_entries.c.name == self._name, which).order_by(_entries.c.seq)
+    def _read(self, query: sa.Select[Any], **seqs: int) -> list[Entry]:
         entries = []
-        for row in self._connection.execute(query):
+        for row in self._connection.execute(query, {"log": self._name, **seqs}):
             try:
                 body = json.loads(row.body)
             except (ValueError, TypeError, RecursionError):
