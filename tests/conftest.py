@@ -14,6 +14,11 @@ hypothesis.settings.register_profile("discreet", deadline=None)  # a loaded mach
 hypothesis.settings.load_profile("discreet")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that share a Spark session first: so one worker gets them all, and no other takes some over."""
+    items.sort(key=lambda item: item.path.parent.name != "spark")
+
+
 def missing(what: str, reason: str) -> NoReturn:
     """Skip a test for want of something, by name and with the reason; on CI, where everything must run, fail."""
     if os.environ.get("CI"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -320,9 +321,11 @@ def _evaluations() -> list[Subject]:
     data = partial(neighbors.crowd, 20, False)
     rows = [(user, item, 2.5) for user in range(3) for item in range(20)]  # what it predicts for everyone
     public = discreet.MeanRating("global").fit(read(rows, items=list(range(20)), value_range=(0, 5)))
+    evaluation = partial(Private, partial(_evaluate, model=public), epsilon=5.0)
+    secret = {"designed": False, "open": False}
     return [
-        *_both("private evaluation", partial(Evaluated, public), data, [(wrong, None)], [(wrong, right)], runs=40),
-        *_both("private search", Searched, data, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, open=False),
+        *_both("private evaluation", evaluation, data, [(wrong, None)], [(wrong, right)], runs=40),
+        *_both("private search", partial(Private, _search), data, [(DIVIDED, None)], [(DIVIDED, wrong)], **secret),
     ]
 
 
@@ -331,67 +334,42 @@ def _choices() -> list[Subject]:
     rare, alone, many = {60: 1.0}, {40: 1.0}, dict.fromkeys(range(40, 60), 1.0)  # nobody else has 40 to 59
     added: Pairs = [(rare, None), (dict.fromkeys(range(60, 80), 1.0), None), (alone, None), (many, None)]
     replaced: Pairs = [(rare, {61: 1.0}), (alone, {41: 1.0}), (many, rare)]
-    return _both("private choice of items", ChosenItems, neighbors.some_rare, added, replaced, open=False)
+    return _both(
+        "private choice of items", partial(Private, _choose_items), neighbors.some_rare, added, replaced, open=False
+    )
 
 
 @dataclass
-class ChosenItems:
-    """A private choice of items, with the interface of a model."""
+class Private:
+    """A private call that is no model's `fit`, with the interface of a model."""
 
+    call: Callable[..., Any]  # given this object, data and a ledger; returns everything that is released
     adjacency: AdjacencyName
-    epsilon: float = 15.0
-    delta: float = 1e-6
-
-    def fit(self, data: Interactions, ledger: Ledger) -> ChosenItems:
-        """Choose items, and keep everything that is released."""
-        private = data.with_public(items="private")
-        chosen = discreet.select_items(
-            private, epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, ledger=ledger, n_jobs=1
-        )
-        assert chosen.catalogue.selection is not None
-        self.items_, self.guarantee_ = chosen.items.to_list(), chosen.catalogue.selection.guarantee
-        return self
-
-
-@dataclass
-class Searched:
-    """A private search for one parameter of DPSVD, with the interface of a model."""
-
-    adjacency: AdjacencyName
-    epsilon: float = 15.0
-    delta: float = 1e-6
+    epsilon: float = EPSILON
+    delta: float = DELTA
 
     def fit(self, data: Interactions, ledger: Ledger) -> Any:
-        """The model that was found, with everything that the search reports about it."""
-        base = discreet.DPSVD(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, n_jobs=1)
-        found = search(base, {"rank": [2, 4]}, data, (self.epsilon, self.delta), ledger, trials=2.0)
-        found.model.searched_ = (dict(found.settings), found.score, found.metric)
-        return found.model
+        """Make the call."""
+        return self.call(self, data, ledger)
 
 
-@dataclass
-class Evaluated:
-    """A private evaluation of a public model, with the interface of a model; half of all ratings are targets."""
+def _choose_items(by: Private, data: Interactions, ledger: Ledger) -> Any:
+    private, cost = data.with_public(items="private"), {"epsilon": by.epsilon, "delta": by.delta}
+    chosen = discreet.select_items(private, **cost, adjacency=by.adjacency, ledger=ledger, n_jobs=1)
+    assert chosen.catalogue.selection is not None
+    return SimpleNamespace(items_=chosen.items.to_list(), guarantee_=chosen.catalogue.selection.guarantee)
 
-    model: discreet.MeanRating
-    adjacency: AdjacencyName
-    epsilon: float = 5.0
-    delta: float = 1e-6
 
-    def fit(self, data: Interactions, ledger: Ledger) -> Evaluated:
-        """Evaluate, and keep everything that is released."""
-        target = data.indices % 2 == 0
-        found = evaluate(
-            self.model,
-            data.where(target),
-            history=data.where(~target),
-            metrics=["rmse", "recall@5"],
-            private=True,
-            public_model=True,
-            max_error=1.0,
-            ledger=ledger,
-            epsilon=self.epsilon,
-            delta=self.delta,
-        )
-        self.values_, self.guarantee_ = dict(found), found.guarantee_
-        return self
+def _search(by: Private, data: Interactions, ledger: Ledger) -> Any:
+    base = discreet.DPSVD(epsilon=by.epsilon, delta=by.delta, adjacency=by.adjacency, n_jobs=1)
+    found = search(base, {"rank": [2, 4]}, data, (by.epsilon, by.delta), ledger, trials=2.0)
+    found.model.searched_ = (dict(found.settings), found.score, found.metric)
+    return found.model
+
+
+def _evaluate(by: Private, data: Interactions, ledger: Ledger, model: Any) -> Any:
+    target = data.indices % 2 == 0  # half of all ratings
+    given: dict[str, Any] = {"private": True, "public_model": True, "max_error": 1.0, "metrics": ["rmse", "recall@5"]}
+    given |= {"history": data.where(~target), "ledger": ledger, "epsilon": by.epsilon, "delta": by.delta}
+    found = evaluate(model, data.where(target), **given)
+    return SimpleNamespace(values_=dict(found), guarantee_=found.guarantee_)

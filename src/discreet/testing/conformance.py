@@ -79,7 +79,7 @@ class ModelConformance:
 
     personal = True
     n_users = 150
-    n_items_large = 20_000
+    n_items_large = 8_000
     implicit = True
     explicit = True
 

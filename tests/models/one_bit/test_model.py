@@ -23,7 +23,7 @@ class Bits(ModelConformance):
     """Of single entries; the checks run in its subclasses."""
 
     implicit = False
-    n_items_large = 8_000
+    n_items_large = 4_000
 
     def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
         return model.fit(ratings, ledger=ledger())
@@ -57,7 +57,7 @@ class TestOneBitByFactors(Bits):
 
 class TestOneBitNotPrivate(ModelConformance):
     implicit = False
-    n_items_large = 8_000
+    n_items_large = 4_000
 
     def model(self, **params: Any) -> Model:
         return discreet.OneBit(

@@ -45,7 +45,7 @@ class _Suite(ModelConformance):
 
 
 class TestDPSVDOnRatings(_Suite):
-    n_items_large = 20_000  # of which it looks at some
+    n_items_large = 8_000  # of which it looks at some
 
     def model(self, **params: Any) -> Model:
         return model(50.0, **{"max_items": 100, **params})

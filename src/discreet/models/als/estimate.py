@@ -29,6 +29,7 @@ OVERLAP = 1.5  # about how much more an item step observes than the shared Gram 
 GAIN_ERROR, NOISE_ERROR = 0.5, 0.2  # relative errors of that, and of the ratings' own noise
 PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.07, 0.2  # random probe columns: how many, their size, how far they may grow
 WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against factors in item steps
+GRAM_FREEDOM = 2.0  # of the prior of users' shared Gram matrix: the relative variance of its diagonal is 1
 USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is known
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
@@ -367,11 +368,11 @@ class ItemPosterior:
         gains = squares * (among**2).sum(axis=1)
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
-        error = 2 * math.sqrt(2 * float(((weights * noise) ** 2).sum())) + NOISE_ERROR * float((weights * own).sum())
-        if excess <= error:
+        chance = math.sqrt(2 * float(((weights * noise) ** 2).sum()))
+        if excess <= 2 * chance + NOISE_ERROR * float((weights * own).sum()):
             return ItemPosterior(self.mean[:, :n].copy(), self.covariance[:, :n, :n].copy()), observed.first(n)
-        covariance, moving = self.covariance.copy(), np.arange(n, self.mean.shape[1])
-        covariance[:, moving, moving] = excess / float((weights * gains).sum())
+        covariance, moving, usual = self.covariance.copy(), np.arange(n, self.mean.shape[1]), PROBE_SPREAD**2
+        covariance[:, moving, moving] = _ratio(excess, float((weights * gains).sum()), chance, usual, usual)[0]
         return ItemPosterior(self.mean, covariance), observed
 
 
@@ -476,6 +477,25 @@ class ItemEstimate:
         return scale
 
 
+def _shrunken(gram: Pooled, usual: Array) -> Array:
+    """A Gram matrix of users, where noise may be most of it.
+
+    The prior is that of a Wishart distribution with GRAM_FREEDOM degrees of freedom, whose mean is diagonal: `usual`,
+    which is what users whose residuals are not explained yet contribute, times a factor that is estimated.
+
+    Args:
+        gram: Symmetric. The variance of its noise off the diagonal is half of that on it.
+        usual: (k,).
+    """
+    variance = np.diagonal(gram.std) ** 2
+    size = float((usual**2 / variance).sum())
+    factor, _ = _ratio(float((usual * np.diagonal(gram.values) / variance).sum()), size, math.sqrt(size), 1.0, 1.0)
+    mean = np.diag(usual) * max(factor, 0.5)
+    spread = np.outer(np.diagonal(mean), np.diagonal(mean)) / GRAM_FREEDOM
+    found: Array = mean + spread / (spread + gram.std**2 / 2) * (gram.values - mean)
+    return found
+
+
 @dataclass(frozen=True)
 class Observation:
     """The noisy sums B_j of an item step.
@@ -507,19 +527,27 @@ class Observation:
 
     @classmethod
     def of(
-        cls, step: Noisy, gram: Pooled, pooled: Array, frequencies: ItemFrequencies, *, bias_weight: float, clip: float
+        cls,
+        step: Noisy,
+        gram: Pooled,
+        pooled: Pooled,
+        frequencies: ItemFrequencies,
+        vectors: Array,
+        *,
+        bias_weight: float,
+        clip: float,
     ) -> Observation:
         """From the two releases of an item step, and the Gram matrices of all steps so far, pooled.
 
-        In those, the weight of biases is 1. What varies by chance is taken three standard deviations either way.
+        In those, the weight of biases is 1. `vectors` are the mean squares of users' u that were known before. What
+        varies by chance is taken three standard deviations either way.
         """
-        sizes = np.ones(len(pooled))
-        sizes[0] = bias_weight
-        values, vectors = np.linalg.eigh(pooled * np.outer(sizes, sizes))
+        c, sizes = frequencies.sums, np.append(bias_weight, np.ones(len(vectors)))
+        usual = clip * c.sum() / math.sqrt(bias_weight**2 + vectors.sum()) * np.append(1.0, vectors)
+        values, vectors = np.linalg.eigh(_shrunken(pooled, usual) * np.outer(sizes, sizes))
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
         noise = clip**2 / np.trace(K) * K  # a user's part has that length, and is noise for the most
         vectors = np.diagonal(K)[1:] / K[0, 0] * bias_weight**2
-        c = frequencies.sums
         # What a user's residuals are scaled by is clip / (their length times that of the vectors), and adds up to K.
         found = np.array([sizes**2 @ np.diagonal(gram.values), gram.values[0, 0]])
         error = 3 * np.array([np.linalg.norm(sizes**2 * np.diagonal(gram.std)), gram.std[0, 0]])

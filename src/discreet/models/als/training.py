@@ -164,7 +164,8 @@ class Training:
         items = estimate.items.with_probes(n_others) if probes else estimate.items
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
-        pooled, noise, least, shrink = np.zeros(items.covariance.shape[1:]), self.noise, 1.0, 1.0
+        nothing = np.zeros(items.covariance.shape[1:])
+        pooled, noise, least, shrink = Pooled(nothing, nothing), self.noise, 1.0, 1.0
         for at in range(self.n_steps):
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = replace(self._step(items, frequencies, mean, weight), shrink=shrink)
@@ -173,12 +174,13 @@ class Training:
             unit = shrink * np.square(np.append(max(weight, 1.0), np.ones(k - 1)))
             root = np.sqrt(np.outer(unit, unit))
             shared = Pooled(gram.values / root, gram.std / root)
-            pooled = _leveled(pooled[:k, :k], shared) if at else pooled
-            pooled = pooled + 2 / (at + 2) * (shared.values - pooled)  # later vectors count more
-            filled = float(np.diagonal(pooled) @ unit) - 3 * gram.std * math.sqrt(k)  # at least, and times `shrink`
+            pooled = _pooled(pooled, shared, at)
+            # At least, and times `shrink`.
+            filled = float(np.diagonal(pooled.values) @ unit) - 3 * gram.std * math.sqrt(k)
             most = GRAM_FILL * s.bounds[GRAM] * frequencies.n_users
             shrink = min(shrink * most / max(filled, 1e-9), 1.0)
-            observed = Observation.of(sums, shared, pooled, frequencies, bias_weight=weight, clip=s.step_clip)
+            vectors = np.append(vectors, np.full(k - 1 - len(vectors), USER_SQUARE))
+            observed = Observation.of(sums, shared, pooled, frequencies, vectors, bias_weight=weight, clip=s.step_clip)
             least = observed.variance[0] if at == 0 else least
             self.noise = min(noise * observed.variance[1] / least, 1.0)
             if at == 0:
@@ -325,11 +327,17 @@ class Training:
         return items.with_columns(residual_columns(moment, frequent, frequencies, s.n_directions), RESIDUAL_SPREAD**2)
 
 
-def _leveled(before: Array, now: Pooled) -> Array:
-    """An earlier Gram matrix, as large as one now: what is left of ratings falls, and users' scales grow with that."""
-    old, new = (max(float(np.trace(each)), 1e-9) for each in (before, now.values))
-    error = 3 * float(np.linalg.norm(np.diagonal(now.std)))
-    return before * (min(max(old, new - error), new + error) / old)
+def _pooled(before: Pooled, now: Pooled, at: int) -> Pooled:
+    """The shared Gram matrices of steps 0 to `at`. Later vectors count more.
+
+    Earlier ones are made as large as the last one: what is left of ratings falls, and users' scales grow with that.
+    """
+    k = len(now.values)
+    old, new = (max(float(np.trace(each.values[:k, :k])), 1e-9) for each in (before, now))
+    error, share = 3 * float(np.linalg.norm(np.diagonal(now.std))), 2 / (at + 2)
+    rest = (1 - share) * min(max(old, new - error), new + error) / old
+    values = rest * before.values[:k, :k] + share * now.values
+    return Pooled(values, np.hypot(rest * before.std[:k, :k], share * now.std))
 
 
 # -- how a budget is divided, by public inputs alone
