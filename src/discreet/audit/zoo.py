@@ -340,10 +340,12 @@ def factors_from_exact_sums(real: Any, self: Releaser, label: str, sums: Any, *g
 
 
 @mutant("DPALS 2021, Appendix C", ALGORITHM_1, Reservation, "release")
-def a_release_missing_from_the_ledger(real: Any, self: Any, *given: Any) -> Any:
+def a_release_missing_from_the_ledger(real: Any, self: Any, *given: Any, **options: Any) -> Any:
     """The matrix lambda_0 K is released, but counts in no total."""
     statistic, _, noise, label = given
-    return noise.add(statistic, self._ledger.noise_source) if label == published_training.GRAM else real(self, *given)
+    if label == published_training.GRAM:
+        return noise.add(statistic, self._ledger.noise_source)
+    return real(self, *given, **options)
 
 
 @mutant(

@@ -350,6 +350,7 @@ class Ledger:
         label: str,
         reserved: "Reservation | None",
         *,
+        what: str = "",
         rate: float | None = None,
         threshold: Threshold | None = None,
     ) -> npt.NDArray[Any]:
@@ -369,6 +370,7 @@ class Ledger:
         require_ready()
         body = {
             "label": _label(label),
+            **({"what": what} if what else {}),
             "sensitivity": sensitivity,
             "noise": {"kind": mechanism.kind, **asdict(mechanism)},
             "cost": cost.to_json(),
@@ -541,10 +543,16 @@ class Reservation:
         self._made = 0  # releases in this run
 
     def release(
-        self, statistic: npt.ArrayLike | GridArray, sensitivity: float, noise: Noise | float, label: str
+        self,
+        statistic: npt.ArrayLike | GridArray,
+        sensitivity: float,
+        noise: Noise | float,
+        label: str,
+        *,
+        what: str = "",
     ) -> npt.NDArray[Any]:
-        """`Ledger.release`, paid for by the plan's line of this label."""
-        return self._ledger._release(statistic, sensitivity, noise, label, self)
+        """`Ledger.release`, paid for by the plan's line of this label; `what` is for the record if it is another."""
+        return self._ledger._release(statistic, sensitivity, noise, label, self, what=what)
 
     def release_sampled(
         self, statistic: GridArray, sensitivity: float, noise: Noise, label: str, rate: float

@@ -84,6 +84,7 @@ class Training:
     lists: dict[str, Array] = field(default_factory=dict)
     inflation: float = 1.0
     n_steps: int = 0  # item steps: fewer than planned if popularity takes the lines of some
+    has_residuals: bool = True  # whether their second moment still has its line
     first_other: int = 0  # the first column that is neither a slope, a feature nor a direction
 
     @classmethod
@@ -117,7 +118,7 @@ class Training:
         items = items.with_features(features[:, :n_features], frequencies)
         items = items.with_columns(columns * COLUMN**-0.5, COLUMN_SPREAD**2)
         n = items.mean.shape[1]
-        if self.settings.looks_for_directions and self.settings.residual:
+        if self.settings.looks_for_directions and self.settings.residual and self.has_residuals:
             items = self._with_residual_directions(items, frequencies, mean)
         if known is not None:
             items = items.with_columns(known.others, known.others_variance)
@@ -275,8 +276,12 @@ class Training:
             features=features,
             pool=self._known_moment(frequencies),
         )
-        choices, n = with_popularity(choices, self.releaser, users, grades, [(GRAM, STEP)] * self.n_steps)
-        self.n_steps -= n
+        # Without directions there is nothing to extend.
+        lines = [(EXTENSION,)] * (EXTENSION in self.settings.shares) + [(GRAM, STEP)] * self.n_steps
+        lines += [(SECOND_MOMENT,)] * (SECOND_MOMENT in self.settings.shares)
+        choices, n = with_popularity(choices, self.releaser, users, grades, lines)
+        self.n_steps -= lines[:n].count((GRAM, STEP))
+        self.has_residuals = (SECOND_MOMENT,) not in lines[:n]
         self.lists = {"list_factors_": choices.item_factors, "list_weights_": choices.chosen.weights}
         some = np.sort(np.argsort(-frequencies.sums[choices.items], kind="stable")[:MOST_KEPT])
         self._keep_pairs(

@@ -182,8 +182,9 @@ def with_popularity(
     popularity, n = choices.popularity, 0
     if choices.spectrum.vectors.shape[1] or surely_popular(popularity, LIST):
         return choices, n
-    statistic, labels = VectorSum(len(grades), 1.0, nonnegative=True), [label for group in lines for label in group]
-    releases, size = releaser.release_repeatedly(labels, statistic, users(None), equal_weights), grades.mean()
+    statistic, size = VectorSum(len(grades), 1.0, nonnegative=True), float(grades.mean())
+    labels = [label for group in lines for label in group]
+    releases = releaser.release_repeatedly(labels, statistic, users(None), equal_weights, what=POPULARITY)
     while n < len(lines) and not surely_popular(popularity, LIST):
         found = [Noisy(one.values * grades, one.std * size) for one in islice(releases, len(lines[n]))]
         popularity = _mean([popularity, *found])
@@ -197,7 +198,8 @@ def _again(
 ) -> Noisy:
     """Popularity, released again under these labels: its mean, by precision."""
     statistic = VectorSum(len(known.values), 1.0, nonnegative=True)
-    return _mean([known, *releaser.release_repeatedly(labels, statistic, users(None), own_weights)])
+    found = releaser.release_repeatedly(labels, statistic, users(None), own_weights, what=POPULARITY)
+    return _mean([known, *found])
 
 
 def _mean(releases: Sequence[Noisy]) -> Noisy:
