@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from ranking import DELTA, Case, later, rated
 
 import discreet
 from discreet.testing import InsecureSeededNoise
+from ranking import DELTA, Case, later, rated
 
 Made = Callable[[], tuple[Case, int]]  # data, and how long lists are
 

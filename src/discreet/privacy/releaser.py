@@ -139,13 +139,7 @@ class Releaser:
         return self._released(label, encoder, total, (sensitivity, noise))
 
     def release_repeatedly(
-        self,
-        labels: Sequence[str],
-        statistic: Statistic,
-        users: Users,
-        contribution: Contribution,
-        *,
-        what: str = "",
+        self, labels: Sequence[str], statistic: Statistic, users: Users, contribution: Contribution, *, what: str = ""
     ) -> Iterator[Noisy]:
         """Make one sum public under several labels, each with noise of its own that its line pays for.
 
@@ -232,12 +226,13 @@ class Releaser:
         total: Array,
         declared: tuple[float, Gaussian],
         rate: float | None = None,
+        *,
         what: str = "",
     ) -> Noisy:
         if total.shape != encoder.shape or total.dtype != np.int64:
             raise PrivacyError(f"label: {label!r} was added up to another shape or type than its statistic has")
         sums, (sensitivity, noise) = GridArray(encoder.finish(total), encoder.grid, spare=True), declared
-        return Noisy(self._public(label, sums, sensitivity, noise, rate, what), noise.std)
+        return Noisy(self._public(label, sums, sensitivity, noise, rate, what=what), noise.std)
 
     def release_entries(self, label: str, statistic: EntryStatistic, bits: Array, noise: Noise) -> Array:
         """Make a statistic of the secret bits of all entries public, with noise that the plan pays for."""
@@ -261,6 +256,7 @@ class Releaser:
         sensitivity: float,
         noise: Noise,
         rate: float | None = None,
+        *,
         what: str = "",
     ) -> Array:
         if rate is None:
