@@ -332,10 +332,10 @@ def one_shuffle_for_all(real: Any, part: Any, seed: int) -> Any:
 
 
 @mutant("field list of broken mechanisms", CLEANSED, Releaser, "_public")
-def factors_from_exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any) -> Any:
+def factors_from_exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any, **options: Any) -> Any:
     """Noise is drawn and charged for, but the model is made from the exact sums."""
     exact = _exact(sums)
-    real(self, label, sums, *given)
+    real(self, label, sums, *given, **options)
     return exact
 
 

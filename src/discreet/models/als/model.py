@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from discreet.data.catalogue import Catalogue, to_library
+from discreet.data.catalogue import Catalogue, item_features, to_library
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import single_threaded_blas
@@ -23,7 +23,6 @@ from discreet.models.als.estimate import BIAS_SPREAD, MAGNITUDES, ItemFrequencie
 from discreet.models.als.knowledge import Knowledge, StepInformation
 from discreet.models.als.training import BIAS, GRAM, STEP, USERS, Settings, Training, settings
 from discreet.models.base import learned_by, require_ratings
-from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel, require_sound

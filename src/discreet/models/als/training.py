@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.engine import Blocks
-from discreet.engine.batches import dense_users, equal_weights, user_batches
+from discreet.engine.batches import dense_users, equal_weights, on_items, user_batches
 from discreet.models.als.contributions import (
     LIFT,
     USER_VECTOR,
@@ -40,7 +40,6 @@ from discreet.models.als.estimate import (
     residual_columns,
 )
 from discreet.models.als.knowledge import Knowledge, KnownPairs, standing_of
-from discreet.models.centering import on_items
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.spectral.choices import LABELS as LISTS
 from discreet.models.spectral.choices import Choices, choice_shares, learn_choices, with_popularity

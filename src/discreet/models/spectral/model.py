@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from discreet.data.catalogue import item_features
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
-from discreet.engine.batches import dense_users, equal_weights, parts, user_batches
+from discreet.engine.batches import dense_users, equal_weights, on_items, parts, user_batches
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import (
@@ -22,12 +23,10 @@ from discreet.models.centering import (
     Shares,
     UserMeans,
     exact_user_means,
-    on_items,
     private_user_means,
     with_user_means,
 )
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
-from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel
