@@ -452,7 +452,8 @@ def release_rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[di
         part = pure if total.noise.events else cost.gaussian / total.gaussian
         table.append(
             {
-                "label": release["label"],
+                "label": release["label"] + (f" (released: {release['what']})" if "what" in release else ""),
+                "tells": release.get("what", release["label"]),
                 "shape": "-" if "threshold" in release else "×".join(map(str, release.get("shape", []))) or "1",
                 "sensitivity": f"{release['sensitivity']:.6g}" if "sensitivity" in release else "-",
                 "noise": _noise(release, cost),
