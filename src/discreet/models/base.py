@@ -241,6 +241,7 @@ class Model(Estimator):
             delattr(self, name)
         for name, value in {"catalogue_": catalogue, **learned}.items():
             if isinstance(value, np.ndarray):
+                value = np.ascontiguousarray(value)  # as it is loaded: the order in memory decides the last bit of sums
                 value.flags.writeable = False
             setattr(self, name, value)
         self._certify(statement)

@@ -218,8 +218,6 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         vectors, numbers, radius = rule.kept()
         return {
             **self._learned(centering, (vectors, numbers), popularity),
-            "value_range_": value_range,
-            "implicit_": False,
             "global_mean_": centering.centre if self._centered else sum(value_range) / 2,
             "radius_": radius,
         }
