@@ -199,8 +199,6 @@ class DPMeanRating(PrivateModel):
             "item_factors_": np.zeros((m, 0), np.float32),
             "item_bias_": item_offsets(sums, popularity, bound, known.n_users).astype(np.float32),
             "popularity_": popularity.values.astype(np.float32),
-            "value_range_": (low, high),
-            "implicit_": False,
             "global_mean_": known.mean,
             "shrinkage_": known.shrinkage,
         }

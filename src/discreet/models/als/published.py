@@ -26,10 +26,9 @@ from discreet.models.als.published_training import (
     n_frequent,
     prepared,
 )
-from discreet.models.as_published import true_ledger
 from discreet.models.base import Learned
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
-from discreet.models.private import PrivateModel
+from discreet.models.private import PrivateModel, true_ledger
 from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser
 from discreet.privacy.guarantee import sensitivity_factor
 from discreet.privacy.statistics import UP, normal_equations_sensitivity
@@ -289,11 +288,9 @@ class PublishedDPALS(PrivateModel):
         penalty = self._user_penalty()
         return {
             "item_factors_": table,
-            "item_bias_": np.zeros(m, np.float32),
             "popularity_": np.maximum(data.popularity, 0).astype(np.float32),
             "frequent_": frequent,
             "value_range_": ratings.value_range or (1.0, 1.0),
-            "implicit_": ratings.implicit,
             "global_mean_": data.mean,
             "folding_": (penalty.scale, penalty.exponent, penalty.normaliser, float(self.global_penalty)),
         }

@@ -31,18 +31,10 @@ from discreet.models.centering import (
 )
 from discreet.models.eigen import Direction, Products, check_budget, leading, oja, second_moment
 from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
-from discreet.models.frank_wolfe.contributions import (
-    Corrective,
-    Local,
-    Loss,
-    Replayed,
-    Users,
-    residuals_of,
-    users_of_ratings,
-)
+from discreet.models.frank_wolfe.contributions import Corrective, Local, Loss, Users, residuals_of
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Correction, Schedule, Step, packed
 from discreet.models.private import PrivateModel
-from discreet.privacy import GramSum, Plan, Releaser
+from discreet.privacy import Plan, Releaser
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import Count, Positive, positive
@@ -185,24 +177,16 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         """How many directions are found."""
         raise NotImplementedError
 
-    def _products(self, releaser: Releaser, users: Users | Replayed, clip: float) -> Products:
-        """Releases of products with A and of sums of squares, A_i being shortened to `clip`: sensitivity clip^2."""
-        return Products(releaser, users.batches, residuals_of, users.ratings.n_items, clip * clip)
-
-    def _direction(
-        self, releaser: Releaser, users: Users | Replayed, rule: Schedule | Correction
-    ) -> tuple[Direction, Array | None]:
+    def _direction(self, residuals: Products, rule: Schedule | Correction) -> tuple[Direction, Array | None]:
         """The leading direction, from one release or `oja_steps` and one more; and the covariance's diagonal, if any.
 
         The dense release is the sum over users of A_i^T A_i: sensitivity C^2, or sqrt(2) times that. `rule.which` ends
         the labels of releases that are charged differently from those of other steps.
         """
-        n, which = users.ratings.n_items, rule.which
-        if self._solver(n) == "oja":
-            labels, products = (PRODUCT + which, ENERGY + which), self._products(releaser, users, rule.clip)
-            return oja(products, labels, self.oja_steps, rate=rule.oja_rate), None
-        batches = users.batches(max(DENSE_CELLS // n, 1))
-        release = releaser.release(COVARIANCE + which, GramSum(n, rule.clip * rule.clip), batches, residuals_of)
+        if self._solver(residuals.size) == "oja":
+            labels = PRODUCT + rule.which, ENERGY + rule.which
+            return oja(residuals, labels, self.oja_steps, rate=rule.oja_rate), None
+        release = residuals.moment(COVARIANCE + rule.which)
         return leading(release, rule.covariance_fill), np.diag(release.values)
 
     def _check_data(self, ratings: Interactions) -> None:
@@ -216,11 +200,16 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         rule, popularity, last = self._rule(n, row_norm), np.zeros(n), self._n_releases() - 1
         if self._releases_means:
             centering = centering.about(private_user_means(releaser, ratings))
-        users = users_of_ratings(ratings, self._component(centering, value_range), self.n_jobs)
+        most_users = max(DENSE_CELLS // n, 1) if self._solver(n) == "dense" else None
+        users = Users.of(ratings, self._component(centering, value_range), most_users, self.n_jobs)
+
+        def residuals() -> Products:  # of users now, shortened to C, so that one moves a release by C^2
+            return Products(releaser, users.batches, residuals_of, n, rule.clip * rule.clip)
+
         for t in range(last + 1):
-            if not rule.before(self._products(releaser, users, rule.clip)):
+            if not rule.before(residuals()):
                 break  # decided by releases: the rest of the plan is not spent
-            direction, diagonal = self._direction(releaser, users, rule)
+            direction, diagonal = self._direction(residuals(), rule)
             step = rule.step(direction)
             if t == 0 and diagonal is not None:
                 popularity = diagonal  # items that are rated often, and not all alike
@@ -229,8 +218,6 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         vectors, numbers, radius = rule.kept()
         return {
             **self._learned(centering, (vectors, numbers), popularity),
-            "value_range_": value_range,
-            "implicit_": False,
             "global_mean_": centering.centre if self._centered else sum(value_range) / 2,
             "radius_": radius,
         }

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from discreet.errors import PrivacyError
-from discreet.models.as_published import UP, PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.eigen import check_budget
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule
 from discreet.models.frank_wolfe.model import Eigensolver, LossName, PrivateFrankWolfe
+from discreet.models.private import UP, PublishedModel, frank_wolfe_std, true_plan
 from discreet.privacy import Cost, Plan, Planned
 from discreet.validation import Count, Positive, Probability, whole
 
