@@ -289,7 +289,7 @@ def test_wrong_models_and_tables() -> None:
         evaluate("als", test, history=history)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"^test: Interactions were expected"):
         evaluate(model, [(1, 2)], history=history)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"^history: some users with targets in test are not in it"):
+    with pytest.raises(DataError, match=r"^history: some users with test data are not in it"):
         evaluate(model, test, history=history.for_users([0, 1]))
     with pytest.raises(DataError, match=r"^test: no user has a target"):
         evaluate(model, test.where(np.zeros(len(test), bool)), history=history)

@@ -71,7 +71,7 @@ def demo(
     users: Annotated[int, Option(help="How many users to make up.", min=50)] = 20_000,
     report: Annotated[Path, Option(help="Where to write the report.")] = Path("report.html"),
 ) -> None:
-    """Make up data, train a private recommender on it, compare it with others, and report what it reveals.
+    """Generate data, train a private recommender, compare it with others, and report what it reveals.
 
     Example: discreet demo --epsilon 0.5
     """

@@ -293,7 +293,8 @@ class Ids(Sequence[Any]):
             twice = numpy_of(counts.field("counts")) > 1
             if twice.any():
                 shown = counts.field("values")[int(twice.argmax())].as_py()
-                raise DataError(f"{what}: {int(twice.sum())} ids are given more than once, for instance {shown!r}")
+                more = f", and so do {int(twice.sum()) - 1:,} others" if twice.sum() > 1 else ""
+                raise DataError(f"{what}: the id {shown!r} occurs more than once{more}; each needs a row of its own")
             self._distinct = True
         return self
 

@@ -47,7 +47,9 @@ def check_range(value_range: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         raise DataError(f"value_range: two numbers (lowest, highest) are needed, not {value_range!r}") from None
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise DataError(f"value_range: lowest < highest, both finite, are needed, not ({low:g}, {high:g})")
+        raise DataError(
+            f"value_range: the lowest value must be below the highest, and both finite, not ({low:g}, {high:g})"
+        )
     if not np.less(*inner_range((low, high))):
         raise DataError(f"value_range: ({low!r}, {high!r}) is too narrow for 32-bit values")
     return low, high
@@ -408,6 +410,8 @@ class Interactions(Declared):
 
     def to_implicit(self, threshold: float | None = None) -> Interactions:
         """Drop the values: interactions of at least `threshold` (by default all) count 1, others are left out."""
+        if threshold is not None and self.value_range is not None and not threshold <= self.value_range[1]:
+            raise DataError(f"threshold: no rating can reach {threshold:g}; the highest is {self.value_range[1]:g}")
         part = self if threshold is None else self.where(self.values >= threshold)
         return replace(part, values=np.ones(len(part), np.float32), implicit=True, value_range=(0.0, 1.0))
 

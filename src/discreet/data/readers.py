@@ -61,8 +61,8 @@ NO_HEADER = (
     "user=, item= and value=, or pass value=None if there are no ratings)"
 )
 BY_SELECT = (
-    "discreet.read(\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
-    "delim = ';', decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\")"
+    "\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
+    "delim = ';', decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\""
 )
 
 
@@ -405,7 +405,7 @@ class Cleaner:
             if self.recipe.on_invalid == "raise" and mask.any():
                 row = self._first(mask)[1]
                 raise RefusedRow(
-                    f"{role}: it is missing in row {row}; pass on_invalid='drop' to leave such rows out{self.hint}",
+                    f"{role}: row {row} has no {role}; pass on_invalid='drop' to leave such rows out{self.hint}",
                     row - 1,
                 )
             bad |= mask
@@ -436,11 +436,11 @@ class Cleaner:
         if policy == "raise" and (missing | outside).any():
             at, row = self._first(missing | outside)
             why = "not finite" if declared is None else f"outside value_range=({declared[0]:g}, {declared[1]:g})"
-            wrong = "missing" if missing[at] else f"{values[at]:g}, which is {why}"
+            wrong = "no value" if missing[at] else f"the value {values[at]:g}, which is {why}"
+            clip = "" if missing[at] else ", or on_invalid='clip' to move them into value_range"
             raise RefusedRow(
-                f"value: row {row} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is {wrong}. Correct it, or "
-                "pass on_invalid='drop' to leave such rows out or 'clip' to move them into "
-                f"value_range{self.hint}",
+                f"value: row {row} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) has {wrong}. Correct it, "
+                f"or pass on_invalid='drop' to leave such rows out{clip}{self.hint}",
                 row - 1,
             )
         unusable = missing | outside if policy == "drop" else missing
@@ -462,7 +462,10 @@ class Cleaner:
                 cell = column[at].as_py()
                 advice = "; correct it, name another column with value=, or pass on_invalid='drop' to leave it out"
                 if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
-                    advice = f" because it has a decimal comma; read it with a SELECT, {BY_SELECT}"
+                    advice = (
+                        " because it has a decimal comma; instead of the file, name a SELECT that has the file's name "
+                        f"and all its columns: {BY_SELECT}"
+                    )
                 raise RefusedRow(f"value: row {row} holds {cell!r}, which is not a number{advice}", row - 1)
             return parsed
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):

@@ -13,6 +13,7 @@ import csv
 import io
 import json
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -87,6 +88,8 @@ class Csv:
         """Parse a header, which is nobody's row."""
         header = header.removeprefix(MARK).rstrip(b"\r\n")
         text = header.decode(errors="replace")
+        if header.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            raise DataError(f"source: {path!r} is text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW_FILE")
         if "\0" in text or not is_utf8(header):
             raise DataError(f"source: {path!r} is not text in UTF-8; convert it, for instance with iconv")
         if not text.strip():
@@ -434,6 +437,6 @@ def _strptime(cells: pa.Array, time_format: str) -> Floats:
                 params=[time_format],
             )
             micros = found.to_arrow_table().column("micros").combine_chunks()
-        except duckdb.Error as error:
-            raise DataError(f"time_format: {time_format!r} is not a format for strptime ({error})") from None
+        except duckdb.Error:
+            raise DataError(f"time_format: {time_format!r} is not a format of strptime, such as '%d/%m/%Y'") from None
     return numpy_of(micros.cast(pa.float64(), safe=False)) / 1e6
