@@ -212,10 +212,12 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
             1,
         ),
         (["--model", "als", "--user", "nobody"], "nobody", 1),
-        (["--model", "als", "--implicit", "--threshold", "9"], "--threshold: no rating can reach 9", 1),
+        (
+            ["--model", "als", "--range", "0.5", "5", "--implicit", "--threshold", "9"],
+            "--threshold: no rating can reach 9",
+            1,
+        ),
         (["--epsilon", "1", "--delta", "1e-6", "--set", "epsilon=2"], "--set epsilon and --epsilon: give one", 2),
-        (["--epsilon", "much"], "'--epsilon': it must be a number", 2),
-        (["--on-unknown", "guess"], "'--on-unknown': 'guess' is not one of 'raise', 'drop'", 2),
         (["--model", "als", "--connection", "sqlite:///none.db"], "there is no file 'none.db'", 1),
     ],
 )
@@ -388,6 +390,11 @@ def stop(*options: str, out: list[str] = FOLDER) -> str:
 def command_in(told: str) -> list[str]:
     """What the message says to type."""
     return shlex.split(told.strip().rpartition("at no further cost: discreet ")[2])
+
+
+def test_usage_errors_are_in_plain_words(work: Path) -> None:
+    assert "'--epsilon': it must be a number" in train("--epsilon", "much", code=2)
+    assert "'--on-unknown': 'guess' is not one of 'raise', 'drop'" in train("--on-unknown", "guess", code=2)
 
 
 def test_ctrl_c_before_the_fit(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

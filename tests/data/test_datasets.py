@@ -422,7 +422,7 @@ def test_data_that_nobody_may_hand_out() -> None:
             load()
 
 
-def test_the_licence_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_license_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     archive = ml_100k(tmp_path / "a.zip")
     with caplog.at_level(logging.WARNING, "discreet"):
         discreet.datasets.movielens("100k", source=archive)

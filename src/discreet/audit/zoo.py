@@ -332,18 +332,20 @@ def one_shuffle_for_all(real: Any, part: Any, seed: int) -> Any:
 
 
 @mutant("field list of broken mechanisms", CLEANSED, Releaser, "_public")
-def factors_from_exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any) -> Any:
+def factors_from_exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any, **options: Any) -> Any:
     """Noise is drawn and charged for, but the model is made from the exact sums."""
     exact = _exact(sums)
-    real(self, label, sums, *given)
+    real(self, label, sums, *given, **options)
     return exact
 
 
 @mutant("DPALS 2021, Appendix C", ALGORITHM_1, Reservation, "release")
-def a_release_missing_from_the_ledger(real: Any, self: Any, *given: Any) -> Any:
+def a_release_missing_from_the_ledger(real: Any, self: Any, *given: Any, **options: Any) -> Any:
     """The matrix lambda_0 K is released, but counts in no total."""
     statistic, _, noise, label = given
-    return noise.add(statistic, self._ledger.noise_source) if label == published_training.GRAM else real(self, *given)
+    if label == published_training.GRAM:
+        return noise.add(statistic, self._ledger.noise_source)
+    return real(self, *given, **options)
 
 
 @mutant(

@@ -39,7 +39,7 @@ def list_() -> None:
                 "value_range": data.value_range,
                 "path": path,
                 "downloads": [source.url for source in data.downloads],
-                "licence": data.licence,
+                "license": data.license,
             }
         )
         where = path or ("can be fetched" if data.downloads else "bring your own file")
@@ -63,7 +63,7 @@ def fetch(
     from discreet.data import archives, datasets
 
     data = datasets.find(name)
-    archives.tell_licence(data.name, data.licence)
+    archives.tell_license(data.name, data.license)
     found = data.where()
     if found is None and not data.downloads:
         raise datasets.cannot_download(data)

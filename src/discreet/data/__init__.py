@@ -1,4 +1,4 @@
-"""Tables of who liked what: reading, splits, generators, data sets."""
+"""Tables of interactions: reading, splits, generators, data sets."""
 
 from discreet.data.catalogue import Catalogue, observed_items_are_public
 from discreet.data.interactions import Interactions

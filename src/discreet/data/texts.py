@@ -352,7 +352,7 @@ def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
 # Numbers and times
 
 
-def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
+def numbers(column: pa.Array) -> tuple[Floats, Mask]:
     """The numbers in a column of text, NaN where missing, and which cells hold something else.
 
     true and false are 1 and 0. Blanks around a number do not matter.
@@ -361,7 +361,7 @@ def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
         with contextlib.suppress(pa.ArrowInvalid):
             plain = numpy_of(column.cast(pa.float64()))
             if np.isfinite(plain).all():  # such numbers are read the same way below
-                return plain, None
+                return plain, np.zeros(len(column), bool)
     column = pc.utf8_trim_whitespace(column)
     nothing = pa.scalar(None, column.type)
     column = pc.if_else(pc.is_in(column, value_set=pa.array(MISSING, column.type)), nothing, column)
@@ -369,12 +369,11 @@ def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
     for word, number in (("true", "1"), ("false", "0")):
         column = pc.if_else(pc.equal(lower, word), pa.scalar(number, column.type), column)
     written = pc.match_substring_regex(column, NUMBER)
-    bad = ~numpy_of(pc.fill_null(written, True))
     readable = pc.utf8_ltrim(pc.if_else(written, column, nothing), "+")
-    return numpy_of(readable.cast(pa.float64())), bad if bad.any() else None
+    return numpy_of(readable.cast(pa.float64())), ~numpy_of(pc.fill_null(written, True))
 
 
-def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | None]:
+def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask]:
     """The times in a column of text as numbers, NaN where missing, and which cells hold something else.
 
     Numbers stay as they are. Dates and times in ISO 8601, or in `time_format` if given, become seconds since 1970 in
@@ -382,8 +381,8 @@ def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | Non
     """
     if time_format is None:
         found, bad = numbers(column)
-        if bad is None:
-            return found, None
+        if not bad.any():
+            return found, bad
     else:
         found = np.full(len(column), np.nan)
         missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(MISSING, column.type))
@@ -393,7 +392,7 @@ def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | Non
     seconds = _iso_8601(cells) if time_format is None else _strptime(cells, time_format)
     found, bad = found.copy(), bad.copy()
     found[asked], bad[asked] = seconds, np.isnan(seconds)
-    return found, bad if bad.any() else None
+    return found, bad
 
 
 def check_format(time_format: str) -> None:
