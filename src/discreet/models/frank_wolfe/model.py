@@ -257,7 +257,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: T, the largest number of steps. By default 10 sqrt(mu): 5 at epsilon 1 and delta 1e-6, never more than 20.
+        n_steps: T, the most steps. By default 10 sqrt(mu): 5 at epsilon 1 and delta 1e-6, never more than 20.
         radius: k, for constant steps. By default 2.5 times the largest singular value of the whole matrix, estimated
             from the first release.
         row_norm: L. By default the length of a typical row: a fifth of the value range (not centered: half the largest
@@ -341,7 +341,8 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
 
     Args:
         n_steps: The number of steps.
-        radius: k, the largest nuclear norm; by default twice the largest singular value of the ratings, scaled up to the whole matrix.
+        radius: k, the largest nuclear norm; by default twice the largest singular value of the ratings, scaled up to the
+            whole matrix.
         step: "line-search": as far as the loss falls, at most the whole way. "classic": eta = 2 / (t + 2).
         loss: "squared" or "logistic".
         centre: Whether rows are taken about users' own means.
