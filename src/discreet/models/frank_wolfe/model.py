@@ -341,8 +341,8 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
 
     Args:
         n_steps: The number of steps.
-        radius: k, the largest nuclear norm; by default twice the largest singular value of the ratings, scaled up to the
-            whole matrix.
+        radius: k, the largest nuclear norm; by default twice the largest singular value of the ratings, scaled up to
+            the whole matrix.
         step: "line-search": as far as the loss falls, at most the whole way. "classic": eta = 2 / (t + 2).
         loss: "squared" or "logistic".
         centre: Whether rows are taken about users' own means.
