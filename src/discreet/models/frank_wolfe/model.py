@@ -52,16 +52,16 @@ RADIUS = 2.0  # times the largest singular value of the ratings, scaled up to th
 
 
 class FrankWolfeModel(Model):
-    """A low-rank prediction: a public vector for each step, and for each user how far they go along it.
+    """A low-rank prediction: a public vector for each step, and each user's coefficients along these vectors.
 
     Attributes:
         item_factors_: The vectors v_t, one column each; scaled for users' regressions, if steps are corrective.
-        steps_: What a user needs to know of each step to find their coefficients: eta_t and eta_t k / lambda_t; or, of
-            a corrective one, how much of the ratings it left unexplained.
-        radius_: k, the nuclear norm that the steps were made for; 0 for corrective ones.
-        row_norm_: L.
-        centre_: What a rating is expected to be, before anything is known.
-        shrinkage_: How many ratings of that are added to a user's own mean; None: it is not used.
+        steps_: What users need to compute their coefficients: eta_t and eta_t k / lambda_t for each step; for a
+            corrective step, how much of the ratings it left unexplained.
+        radius_: k, the nuclear norm that the steps assume; 0 for corrective steps.
+        row_norm_: L, the largest length of a user's row.
+        centre_: The expected rating before anything is known about the user or the item.
+        shrinkage_: How many ratings equal to `centre_` are added to a user's own mean; None if means are not used.
     """
 
     steps_: Array
@@ -255,8 +255,8 @@ class DPFrankWolfe(PrivateFrankWolfe):
         5
 
     Args:
-        epsilon: The privacy parameter.
-        delta: The other one: a constant well below 1 / the number of users.
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
         n_steps: T, the most steps. By default 10 sqrt(mu): 5 at epsilon 1 and delta 1e-6, never more than 20.
         radius: k, for constant steps. By default 2.5 times the largest singular value of the whole matrix, estimated
             from the first release.
@@ -265,8 +265,8 @@ class DPFrankWolfe(PrivateFrankWolfe):
         residual_clip: C, of the first step or of constant ones; by default L.
         ratings_per_user: About how many ratings a user has: a public guess, by default 80, or all items if fewer.
         eigensolver: "dense", or "oja", in memory linear in items and ratings; by default the former up to 4,000 items.
-        oja_steps: Gamma, how many products make a direction.
-        noise: "gaussian".
+        oja_steps: Gamma, the number of products for each direction.
+        noise: The distribution of the noise; "gaussian" is the only one.
         loss: "squared", or "logistic" for ratings that are mostly at the ends of their range.
         step: "corrective", or "constant", as in the paper, but with C.
         centre: Whether rows are taken about users' own means, which is local and free; False for centered data.
@@ -328,10 +328,10 @@ class DPFrankWolfe(PrivateFrankWolfe):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FrankWolfe(FrankWolfeModel, NotPrivateModel):
-    """Matrix completion in a nuclear-norm ball by Frank-Wolfe steps, not private: the twin of `DPFrankWolfe`.
+    """Matrix completion in a nuclear-norm ball by Frank-Wolfe steps, not private: what `DPFrankWolfe` does with noise.
 
-    Minimizes the sum of losses of fitted ratings over matrices of nuclear norm at most k. Each step goes from Y
-    toward -k u v^T, u and v being the leading singular vectors of the gradient on what is rated.
+    Minimizes the loss of the fitted ratings over matrices of nuclear norm at most k. Each step moves Y toward
+    -k u v^T, where u and v are the leading singular vectors of the gradient at the observed entries.
 
     Example:
         >>> import discreet
@@ -340,8 +340,9 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
         5
 
     Args:
-        n_steps: T.
-        radius: k; by default twice the largest singular value of the ratings, scaled up to the whole matrix.
+        n_steps: The number of steps.
+        radius: k, the largest nuclear norm; by default twice the largest singular value of the ratings, scaled up to
+            the whole matrix.
         step: "line-search": as far as the loss falls, at most the whole way. "classic": eta = 2 / (t + 2).
         loss: "squared" or "logistic".
         centre: Whether rows are taken about users' own means.

@@ -123,7 +123,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: T; the steps share the budget.
+        n_steps: T, the number of steps, which share the budget.
         step_size: eta for full rows, below 2; public.
         radius: The sum of singular values, public. By default there is none: each step keeps the directions that stand
             out of the noise, as far as they predict a row (`discreet.models.gradient.estimate.predictive`).
@@ -202,7 +202,7 @@ class GradientDescent(DescentModel, NotPrivateModel):
         5
 
     Args:
-        n_steps: How many steps.
+        n_steps: The number of steps.
         step_size: eta for full rows, below 2; it is larger for users with few ratings (`Descent`).
         radius: The sum of singular values. By default there is none: each step keeps the directions that stand out, as
             far as they predict a row.
@@ -258,10 +258,10 @@ class DPSGD(PrivateModel):
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
         rank: The length of the vectors v_j.
-        n_steps: How many steps.
-        sample_rate: The probability that a user takes part in a step; 1: all do.
+        n_steps: The number of steps.
+        sample_rate: The probability that a user takes part in a step; with 1, all users do.
         clip: The bound of a user's gradient, in units of a quarter of the range of ratings; public.
-        learning_rate: How far the first steps go, in that unit; later ones go less far, down to a tenth.
+        learning_rate: The size of the first steps, in that unit; later steps shrink, down to a tenth.
         adjacency: "add-remove".
         random_state: Seed of the vectors at the start; public.
         n_jobs: Threads, in scikit-learn's meaning.

@@ -69,9 +69,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ((2, 30), (20000, 2))
 
     Args:
-        n_components: r.
-        epsilon: The privacy parameter; all of it is spent.
-        delta: The other one: a constant well below 1 / the number of rows.
+        n_components: r, the number of components.
+        epsilon: The privacy budget; all of it is spent.
+        delta: The delta of the budget, a constant well below 1 / the number of rows.
         row_norm: L, the length that longer rows are scaled down to: a public constant.
         method: "dense", "oja" or "block".
         n_steps: Releases for each component ("oja") or for all of them ("block").
@@ -83,7 +83,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         explained_variance_: The eigenvalues of X^T X that go with them, with noise, not below 0. They are sums over
             rows, not means: how many rows there are is private.
         guarantee_: The guarantee for the users in the data.
-        n_features_in_: n.
+        n_features_in_: n, the number of columns.
         feature_names_in_: The names of the columns, if X was a data frame.
     """
 

@@ -48,9 +48,9 @@ class PublishedDPSVD(PublishedModel):
         0.69
 
     Args:
-        epsilon: What the paper would call epsilon.
-        delta: And delta.
-        rank: r, how many eigenvectors.
+        epsilon: What the paper calls epsilon.
+        delta: What the paper calls delta.
+        rank: The number of eigenvectors.
         row_norm: L, public; by default from the range of ratings and the number of items.
         scale: What projections are multiplied by, public; by default the number of items over 80, or 1 if there are
             fewer items.
@@ -113,9 +113,9 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
         15.5
 
     Args:
-        epsilon: What the paper would call epsilon.
-        delta: And delta.
-        max_items: k.
+        epsilon: What the paper calls epsilon.
+        delta: What the paper calls delta.
+        max_items: k, the number of a user's ratings that count.
         predictor: "svd" or "knn".
         rank: The most directions; by default as many as stand out of the noise.
         neighbours: How many items predict another, for predictor="knn".
