@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,31 +66,45 @@ def solved(indptr: Any, indices: Any, values: Any, X: Any, scale: Any, kind: Any
     return offsets, vectors.values
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("k", [0, 3, 17, 32, 70])
-def test_ridge_is_the_reference(instruction_set: str, k: int, kind: Any) -> None:
+@cache  # for every instruction set and kind of numbers
+def by_reference(k: int) -> tuple[Any, Any, list[tuple[Any, Any, Any]]]:
+    """Vectors and scales; and for each of the options the offsets, vectors and residuals of all rows."""
     indptr, indices, values = rows()
     rng = np.random.default_rng(2)
     X, scale = rng.standard_normal((200, k)) / max(k, 1) ** 0.5, 0.5 + rng.random(len(indptr) - 1)
+    found = []
     for given in options(k):
-        left = np.zeros(len(indices), kind)
-        offsets, vectors = solved(indptr, indices, values, X, scale, kind, residuals=left, **given)
-        by_steps = solved(indptr, indices, values, X, scale, kind, steps=200, **given)
-        assert np.abs(by_steps[0] - offsets).max() < 10 * CLOSE[kind]
-        assert np.abs(by_steps[1] - vectors).max(initial=0) < 10 * CLOSE[kind]
+        offsets, vectors, left = np.zeros(len(scale)), np.zeros((len(scale), k)), np.zeros(len(indices))
         for i, (first, last) in enumerate(itertools.pairwise(indptr)):
             if first == last:
-                assert offsets[i] == 0
-                assert not vectors[i].any()
                 continue
             at = indices[first:last]
             y = values[first:last] - (given["base"][at] if "base" in given else 0)
             own = {name: given[name] for name in ("gram", "offset_penalty", "prior_count") if name in given}
             own |= {"prior": given["prior"][at]} if "prior" in given else {}
-            a, z = reference.ridge_row(X[at], y, scale[i], **own)
-            assert abs(offsets[i] - a) < CLOSE[kind]
-            assert np.abs(vectors[i] - z).max(initial=0) < CLOSE[kind]
-            assert np.abs(left[first:last] - (y - a - X[at] @ z)).max() < 3 * CLOSE[kind]
+            offsets[i], vectors[i] = reference.ridge_row(X[at], y, scale[i], **own)
+            left[first:last] = y - offsets[i] - X[at] @ vectors[i]
+        found.append((offsets, vectors, left))
+    return X, scale, found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [0, 3, 17, 32, 70])
+def test_ridge_is_the_reference(instruction_set: str, k: int, kind: Any) -> None:
+    indptr, indices, values = rows()
+    X, scale, expected = by_reference(k)
+    empty = np.diff(indptr) == 0
+    for given, (a, z, residuals) in zip(options(k), expected, strict=True):
+        left = np.zeros(len(indices), kind)
+        offsets, vectors = solved(indptr, indices, values, X, scale, kind, residuals=left, **given)
+        by_steps = solved(indptr, indices, values, X, scale, kind, steps=200, **given)
+        assert np.abs(by_steps[0] - offsets).max() < 10 * CLOSE[kind]
+        assert np.abs(by_steps[1] - vectors).max(initial=0) < 10 * CLOSE[kind]
+        assert not offsets[empty].any()
+        assert not vectors[empty].any()
+        assert np.abs(offsets - a).max() < CLOSE[kind]
+        assert np.abs(vectors - z).max(initial=0) < CLOSE[kind]
+        assert np.abs(left - residuals).max() < 3 * CLOSE[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)

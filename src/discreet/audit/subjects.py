@@ -1,4 +1,4 @@
-"""The subjects of audits: a model, data to fit it on, and people designed to be its worst case.
+"""The subjects of audits: each is a model, data to fit it on, and people designed to be its worst case.
 
 Every private model of the library has a subject for each of its adjacencies. For other models with the same base class,
 `of` makes a subject with people who are extreme for any model.
@@ -50,11 +50,11 @@ class Subject:
         make: Makes the model, unfitted.
         data: Makes the data with a person, or without one (None).
         pairs: The person before and after, for neighboring data.
-        elsewhere: Releases whose worst case is none of these pairs, and what it is.
-        apart: How much of the claim, at least, one of these pairs is apart over all releases: less than .9 where the
-            worst cases of single releases exclude each other.
-        designed: Whether the pairs were designed for this model: then they must reach every bound, and the claim.
-        open: Whether all releases are public, so that whole fits can be distinguished by their likelihood ratio.
+        elsewhere: Releases whose worst case is not among these pairs, each with a description of its worst case.
+        apart: The share of the claim that the furthest pair must reach over all releases: below 0.9 where the worst
+            cases of single releases exclude each other.
+        designed: Whether the pairs were designed for this model. If so, they must reach every bound and the claim.
+        open: Whether all releases are public, so that a likelihood ratio can distinguish whole fits.
         runs: Fits with and without the person, in a full audit.
         fit: How the model is fitted, if not by one call of `fit`.
     """
@@ -77,7 +77,7 @@ class Subject:
 
 
 def of(model: PrivateModel) -> Subject:
-    """A subject for any private model, with people who are extreme for all of them.
+    """Make a subject for any private model, with people who are extreme for every model.
 
     An unfitted model is audited on ratings, a fitted one on the kind of data it was fitted on.
     """
@@ -143,7 +143,7 @@ def _spectral() -> list[Subject]:
 
 
 def _baselines() -> list[Subject]:
-    """Two people with opposite opinions have the same items, or not: no pair is far apart in popularity and in sums."""
+    """Two people differ most in popularity with different items, and in sums with the same: no pair reaches both."""
     ratings, liked = partial(neighbors.crowd, 40, False), partial(neighbors.crowd, 50, True)
     means = _private(discreet.DPMeanRating)
     apart: Pairs = [*BY_MEANS[1], (DIVIDED, ELSEWHERE)]
@@ -170,10 +170,10 @@ def _gradient() -> list[Subject]:
 def _als() -> list[Subject]:
     """With a second moment, of co-occurrences or of residuals, which DPALS uses if it expects many users.
 
-    Replace: most items of the two people differ, with ratings that are about as predicted; a few are the same, and
-    there they disagree. So they are far apart both in what they have rated and in what they think of it. With few
-    items, directions are found in residuals. These are far apart for different items, item steps for opposite ratings
-    of the same: each is reached by a pair of its own, and none reaches both.
+    Replace: most items of the two people differ, with ratings close to the predictions; they share a few items and
+    disagree about them. So they are far apart both in what they rated and in what they think of it. With few items,
+    directions are found in residuals. Residuals are furthest apart for different items, and item steps for opposite
+    ratings of the same items: each has a pair that reaches its bound, and no pair reaches both.
     """
     make = _private(discreet.DPALS, n_users_hint=100_000, n_steps=1)
     added, replaced = zip(*map(_giants, (420, 200)), strict=True)
@@ -184,8 +184,8 @@ def _als() -> list[Subject]:
         USERS: "any two people have moments in common: docs/proofs/dpals.md",
     }
     many, few = (partial(neighbors.crowd, n, False, n_users=40) for n in (420, 200))
-    # Lists are about the 20 items that many have. Two people who like different halves of these, with one half in
-    # common, have orthogonal rows; they do not disagree about the rest, so no pair is far apart in everything.
+    # Lists are about the 20 items that many users have. Two people who like different halves of these, with one half
+    # in common, have orthogonal rows; they agree about the rest, so no pair is far apart in every release.
     fans = tuple((f"v{at:04}", tuple((item, float((item + at) % 6)) for item in range(20))) for at in range(60))
     listed, lists = partial(neighbors.crowd, 420, False, n_users=40, more=fans), partial(make, objective="both")
     split, other = ({item: 5.0 * (item // width % 2) for item in range(20)} for width in (1, 2))

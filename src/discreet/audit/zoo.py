@@ -1,4 +1,4 @@
-"""The zoo: the library itself, broken in every way that is known to have happened, and which check notices.
+"""The zoo: the library itself, broken in every way that is known to have happened, and the check that notices.
 
 Each mutant is a small change to the real code. An audit that misses one is blind to that error; an audit that calls a
 correct model broken raises a false alarm. `discreet.audit.run(zoo=True)` tries all of them.

@@ -27,7 +27,8 @@ static inline size_t item_at(Rows rows, int64_t at) {
 // Whether all items of some rows are below size: functions do nothing, and return 0, if they are not.
 static inline int known(Rows rows, int64_t begin, int64_t end) {
   int over = 0;
-  for (int64_t e = rows.indptr[begin]; e < rows.indptr[end]; e++) over |= item_at(rows, e) >= (size_t)rows.size;
+  for (int64_t e = rows.indptr[begin], last = rows.indptr[end]; e < last; e++)
+    over |= (int64_t)item_at(rows, e) >= rows.size;
   return !over;
 }
 

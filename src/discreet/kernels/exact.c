@@ -120,7 +120,8 @@ EXPORT int64_t dense_rows(Rows rows, const int64_t *units, double *out) {
 // The sum of each row's entries, in their order.
 EXPORT void sum_rows(const double *entries, const int64_t *indptr, int64_t n, double *out) {
   for (int64_t i = 0; i < n; i++) {
-    out[i] = 0;
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[i] += entries[e];
+    double total = 0;
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) total += entries[e];
+    out[i] = total;
   }
 }

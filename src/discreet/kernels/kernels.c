@@ -123,8 +123,8 @@ static void symmetric(const double *matrix, int64_t next, int64_t k, double *out
 EXPORT int64_t NAME(item_posteriors)(ItemPosteriors q, int64_t *taken, const int64_t *ends, int64_t blocks) {
   const int64_t k = q.k, size = k * k, width = 2 * k + 1;
   double *memory = MEMORY(double, (size_t)(k * width + 4 * size + 3 * k)), *rows = memory, *wide = rows + k * width;
-  double *C = wide + size, *T = C + size, *found = T + size, *first = found + size, *target = first + k, *off = target + k;
-  const double *R = rows + k;
+  double *C = wide + size, *T = C + size, *found = T + size, *first = found + size, *target = first + k;
+  double *off = target + k, *R = rows + k;
   int sound = 1;
   EACH_BLOCK(begin, end)
     for (int64_t i = begin; i < end && sound; i++) {

@@ -196,8 +196,8 @@ static int NAME(dual)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL
   return 0;
 }
 
-// Add f x to out over the entries of a row, and return the sum of unit f: f is x . p + unit pa or, for `rest`, what these
-// leave of the value. The vectors are read where they are: after the first pass over a row they are in a cache.
+// Add f x to out over the entries of a row, and return the sum of unit f: f is x . p + unit pa or, for `rest`, what
+// these leave of the value. The vectors are read where they are: after the first pass over a row they are in a cache.
 static REAL NAME(pass)(const NAME(Ridge) * r, int64_t i, int rest, REAL unit, REAL pa, const REAL *p, REAL *out) {
   const int ld = (int)r->ld;
   const int64_t end = r->rows.indptr[i + 1];
@@ -330,7 +330,8 @@ EXPORT int64_t NAME(ridge)(NAME(Ridge) r, int64_t *taken, const int64_t *ends, i
 // (X^T X + D) z = X^T t + D c, D = diag(penalty) and c the mean of the priors of these entries and of `prior_count` zeros:
 // with the priors of the fold, c would say which items are left out. The penalty makes every system positive definite;
 // where rounding undoes that, the vector is 0: nothing here fails because of the data.
-static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds, int64_t i, REAL *memory, REAL *vectors) {
+static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds, int64_t i, REAL *memory,
+                           REAL *vectors) {
   const int k = (int)r->k, ld = (int)r->ld, square = ld * ld, size = square + 2 * ld;  // of sums: Gram matrix, b and c
   REAL *whole = memory + folds * size, *A = whole + size, *b = A + square, *c = b + ld, *P = A + size;
   int64_t first = r->rows.indptr[i], last = r->rows.indptr[i + 1];

@@ -149,7 +149,9 @@ class _Training:
         self.global_penalty = usual[2] if model.global_penalty is None else model.global_penalty
         self.bias_penalty = BIAS_PENALTY if model.bias_regularization is None else model.bias_regularization
         self.user_penalty = _penalty(self.scale, model.user_exponent, np.diff(ratings.indptr))
-        self.item_penalty = _penalty(self.scale, model.item_exponent, np.diff(columns.indptr))
+        item_penalty = _penalty(self.scale, model.item_exponent, np.diff(columns.indptr))
+        self.user_scales = self.user_penalty(np.diff(ratings.indptr), self.kind)
+        self.item_scales = item_penalty(np.diff(columns.indptr), self.kind)
         rng = np.random.default_rng(model.random_state)
         self.V = Table.of((rng.standard_normal((ratings.n_items, rank)) / np.sqrt(rank)).astype(self.kind))
         self.U = Table.empty(ratings.n_users, rank, self.kind)
@@ -158,8 +160,8 @@ class _Training:
     def run(self) -> dict[str, Any]:
         with Bar("ALS", self.model.n_steps, "steps") as bar:
             for _ in range(self.model.n_steps):
-                self.a, self.U = self._side(self.by_user, self.V, self.b, self.user_penalty, (self.a, self.U))
-                self.b, self.V = self._side(self.by_item, self.U, self.a, self.item_penalty, (self.b, self.V))
+                self.a, self.U = self._side(self.by_user, self.V, self.b, self.user_scales, (self.a, self.U))
+                self.b, self.V = self._side(self.by_item, self.U, self.a, self.item_scales, (self.b, self.V))
                 bar.advance(1)
         gram = self._gram(self.V)
         return {
@@ -176,14 +178,14 @@ class _Training:
         return shared_gram(table.values, self.kind.type(self.global_penalty), self.model.n_jobs)
 
     def _side(
-        self, rows: tuple[Array, Array, Array], table: Table, base: Array, penalty: Penalty, now: tuple[Array, Table]
+        self, rows: tuple[Array, Array, Array], table: Table, base: Array, scales: Array, now: tuple[Array, Table]
     ) -> tuple[Array, Table]:
         """One side's biases and vectors, given the other side's; they take the place of those that there are now."""
         model, by_steps = self.model, self.model.solver == "cg"
         return kernels.ridge(
             *rows,
             table,
-            penalty(np.diff(rows[0]), self.kind),
+            scales,
             base=base if self.biases else None,
             gram=self._gram(table),
             offset_penalty=self.bias_penalty if self.biases else None,

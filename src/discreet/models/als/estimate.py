@@ -712,7 +712,8 @@ def kernel_columns(vectors: Array, weights: Array, n_jobs: int | None = None) ->
     columns, moments = zip(*over_blocks(columns_of, blocks, n_jobs), strict=True)
     with single_threaded_blas():
         axes = np.linalg.eigh(np.sum(moments, axis=0, dtype=np.float64))[1]
-        found: Array = np.concatenate(columns) @ axes[:, ::-1][:, :KERNEL_COLUMNS].astype(np.float32)
+    leading = axes[:, ::-1][:, :KERNEL_COLUMNS].astype(np.float32)
+    found: Array = np.concatenate(list(over_blocks(lambda some: some @ leading, columns, n_jobs)))
     return found
 
 
