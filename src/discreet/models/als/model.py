@@ -277,7 +277,7 @@ class DPALS(PrivateModel):
         a, variance = self.item_weights_.T
         steps, n = self.known_steps_.astype(np.float64), self.known_others_.shape[1] // 2
         own = self.known_own_size_, self.known_own_
-        return Knowledge(
+        knowledge = Knowledge(
             unit=self.unit_,
             users=self.known_users_,
             frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
@@ -291,7 +291,8 @@ class DPALS(PrivateModel):
             steps=StepInformation(steps[:, :, :-1], steps[:, :, -1], own),
             others=self.known_others_[:, :n],
             others_variance=self.known_others_[:, n:],
-        ).of_items(self.items_.numbers(catalogue.ids.to_arrow()))
+        )
+        return knowledge.proven().of_items(self.items_.numbers(catalogue.ids.to_arrow()))
 
     # What is known of the items
 

@@ -39,7 +39,7 @@ from discreet.models.als.estimate import (
     UserStatistics,
     residual_columns,
 )
-from discreet.models.als.knowledge import Knowledge, KnownPairs, standing_of
+from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, standing_of
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.spectral.choices import LABELS as LISTS
 from discreet.models.spectral.choices import Choices, choice_shares, learn_choices
@@ -181,7 +181,7 @@ class Training:
             least = observed.variance[0] if at == 0 else least
             self.noise = min(noise * observed.variance[1] / least, 1.0)
             if at == 0:
-                items, observed = items.probed(known, observed)
+                items, observed = items.probed(known, observed, FLUCTUATION if self.known else 2.0)
                 estimate = estimate.widened(items)
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors = estimate.items, observed.vectors
