@@ -350,12 +350,12 @@ class ItemPosterior:
         columns = np.random.default_rng(seed).standard_normal((len(self.mean), PROBES))
         return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
-    def probed(self, n: int, observed: Observation) -> tuple[ItemPosterior, Observation]:
+    def probed(self, n: int, observed: Observation, limit: float = 2.0) -> tuple[ItemPosterior, Observation]:
         """What to keep after the first item step, whose columns from the n-th on were random probes: all, or none.
 
         If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says
-        how far probes have to move, and becomes their variance, unless it could be a fluctuation of the noise or an
-        error in the assumed size of the ratings' own noise.
+        how far probes have to move, and becomes their variance, unless it could be a fluctuation of the noise, of up to
+        `limit` standard deviations, or an error in the assumed size of the ratings' own noise.
         """
         if self.mean.shape[1] == n:
             return self, observed
@@ -369,7 +369,7 @@ class ItemPosterior:
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         chance = math.sqrt(2 * float(((weights * noise) ** 2).sum()))
-        if excess <= 2 * chance + NOISE_ERROR * float((weights * own).sum()):
+        if excess <= limit * chance + NOISE_ERROR * float((weights * own).sum()):
             return ItemPosterior(self.mean[:, :n].copy(), self.covariance[:, :n, :n].copy()), observed.first(n)
         covariance, moving, usual = self.covariance.copy(), np.arange(n, self.mean.shape[1]), PROBE_SPREAD**2
         covariance[:, moving, moving] = _ratio(excess, float((weights * gains).sum()), chance, usual, usual)[0]

@@ -68,7 +68,9 @@ class DPALS(PrivateModel):
 
     With objective="both", the model also learns what people choose and like, from the releases that `DPSVD` makes of
     ratings as graded likes, which share the budget; `recommend` then ranks by that, `similar_items` and `explain` are
-    about it, and only `predict` gives ratings. Otherwise `recommend` ranks by predicted rating.
+    about it, and only `predict` gives ratings. Where no taste can be told from noise, popularity is released again in
+    place of item steps, until it is sure which items are popular. With objective="ratings", `recommend` ranks by
+    predicted rating.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
     proof. How the budget is divided follows from epsilon, delta, the size of the catalog and `n_users_hint` alone;
@@ -277,7 +279,7 @@ class DPALS(PrivateModel):
         a, variance = self.item_weights_.T
         steps, n = self.known_steps_.astype(np.float64), self.known_others_.shape[1] // 2
         own = self.known_own_size_, self.known_own_
-        return Knowledge(
+        knowledge = Knowledge(
             unit=self.unit_,
             users=self.known_users_,
             frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
@@ -291,7 +293,8 @@ class DPALS(PrivateModel):
             steps=StepInformation(steps[:, :, :-1], steps[:, :, -1], own),
             others=self.known_others_[:, :n],
             others_variance=self.known_others_[:, n:],
-        ).of_items(self.items_.numbers(catalogue.ids.to_arrow()))
+        )
+        return knowledge.proven().of_items(self.items_.numbers(catalogue.ids.to_arrow()))
 
     # What is known of the items
 
