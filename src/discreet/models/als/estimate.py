@@ -102,7 +102,7 @@ class ItemFrequencies:
         sums: c_j, the sum of all users' weights of item j, estimated.
         variance: Of that estimate.
         n_users: About how many users there are.
-        log_popularity: Of items, with mean 0 and variance 1 over interactions.
+        log_popularity: Of items, with mean 0 over interactions, and variance 1 with that of what is not known of it.
     """
 
     a: Array
@@ -144,7 +144,8 @@ class ItemFrequencies:
         sums, variance = _frequency(mean, variance)
         log = np.log(sums / a)
         log = log - np.average(log, weights=sums)
-        log /= max(float(np.sqrt(np.average(log**2, weights=sums))), 0.5)  # in less, noise is most of it
+        # What is not known of it counts as variance: where noise hides popularity, the column is small.
+        log /= max(float(np.sqrt(np.average(log**2 + variance / sums**2, weights=sums))), 0.5)
         return cls(a, sums, variance, n_users, np.maximum(log, -3))
 
     @classmethod
