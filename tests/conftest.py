@@ -10,8 +10,18 @@ import pytest
 
 from tests import postgres
 
+# The workers of pytest-xdist use all cores already: more threads of BLAS would only wait for each other. The variable
+# is read when NumPy is imported; tests/kernels/test_library.py sets several threads itself.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 hypothesis.settings.register_profile("discreet", deadline=None)  # a loaded machine is no reason to fail
 hypothesis.settings.load_profile("discreet")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that share a Spark session first: so one worker gets them all, and no other takes some over."""
+    items.sort(key=lambda item: item.path.parent.name != "spark")
 
 
 def missing(what: str, reason: str) -> NoReturn:

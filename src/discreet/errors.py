@@ -1,19 +1,5 @@
 """Every exception of the library. A message names the argument, what was wrong, and what to do."""
 
-__all__ = [
-    "BudgetExceeded",
-    "DataError",
-    "DiscreetError",
-    "LedgerUnavailable",
-    "MissingExtra",
-    "ModelError",
-    "NotFitted",
-    "NotPublic",
-    "PrivacyError",
-    "Unbounded",
-    "UnknownItem",
-]
-
 
 class DiscreetError(Exception):
     """Base of all errors raised on purpose by this library."""

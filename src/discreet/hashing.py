@@ -10,7 +10,7 @@ ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mixed(words: Words) -> Words:
-    """Words scrambled by a bijection that leaves no pattern: the finaliser of SplitMix64 (Steele and others 2014)."""
+    """Words scrambled by a bijection that leaves no pattern: the finalizer of SplitMix64 (Steele and others 2014)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

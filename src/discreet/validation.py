@@ -4,7 +4,8 @@ import math
 import operator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, TypeAlias
 
 from discreet.errors import DiscreetError, PrivacyError
 
@@ -45,6 +46,14 @@ def whole(
     raise error(
         f"{name} must be a whole number {f'>= {least}' if most is None else f'from {least} to {most}'}, not {value!r}"
     )
+
+
+# Types of parameters, which say what values are allowed. `discreet.models.base.check_parameters` checks these.
+Positive: TypeAlias = Annotated[float, positive]
+NotNegative: TypeAlias = Annotated[float, partial(positive, zero=True)]
+Probability: TypeAlias = Annotated[float, probability]
+Count: TypeAlias = Annotated[int, partial(whole, least=1)]
+Seed: TypeAlias = Annotated[int, partial(whole, least=0)]
 
 
 def decimal(value: float) -> Fraction:

@@ -13,5 +13,6 @@ def test_attacks_fall_to_chance_as_epsilon_falls() -> None:
     assert items[0].rate <= 0.2
     assert items[1].rate > 0.9
     page = Report(attacks=[*members, *items]).html()
-    assert page.count("<svg") == 2
+    assert page.count("<td>membership</td>") == 3
+    assert page.count("<td>reconstruction</td>") == 2
     assert "not private" in str(items[1])

@@ -28,7 +28,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     for place in ("nowhere/x", "file/x", "folder", "x" * 300):
         with pytest.raises(Misuse, match=r"--report: .* is not a file that can be written \("):
             require_file("--report", tmp_path / place)
-    with pytest.raises(Misuse, match=r"ends in \.html or \.htm is needed, not 'x\.pdf'"):
+    with pytest.raises(Misuse, match=r"must end in \.html or \.htm, but 'x\.pdf'"):
         require_file("--report", Path("x.pdf"), (".html", ".htm"))
 
     def full(handle: int) -> None:

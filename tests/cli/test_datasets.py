@@ -59,8 +59,8 @@ def test_a_sample_replaces_nothing(tmp_path: Path) -> None:
     assert (made.n_users, made.n_items, len(made)) == (30, 20, 200)
     (tmp_path / "new" / "movies.csv").unlink()
     again = run(app, command)
-    assert again.exit_code == 1
-    assert "ratings.parquet: already there" in again.output
+    assert again.exit_code == 2
+    assert "ratings.parquet exist" in again.output
     assert not (tmp_path / "new" / "movies.csv").exists()
 
 

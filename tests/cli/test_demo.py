@@ -1,3 +1,4 @@
+import html
 import json
 from pathlib import Path
 
@@ -13,14 +14,12 @@ def test_demo_trains_recommends_and_writes_a_report(tmp_path: Path) -> None:
     assert twin < both < own
     assert private < own
     assert len(data["recommendations"]) == 5
-    assert "<svg" in report.read_text()
-    assert "What the model knows too little about" in report.read_text()
+    assert data["sentence"] in html.unescape(report.read_text())
 
 
 def test_demo_speaks_to_people(tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     text = run("demo", "--users", "300", "--report", str(report))
-    assert "&plusmn;" in report.read_text()  # 300 people do not say enough about 500 items
     assert "RMSE" in text
     assert "joint differential privacy" in text.replace("\n", " ")
     assert "not private" in text

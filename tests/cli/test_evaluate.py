@@ -164,7 +164,7 @@ def test_a_private_model(work: Path, private_model: str) -> None:
         (["model", "none.csv", "--history", "train.csv"], "none.csv", 1),
         (["model", "views.csv", "--history", "train.csv"], "--value", 1),
         (["model", "test.csv", "--history", "few.csv"], "history", 1),
-        (["ratings.csv", "--model", "als", "--split", "2"], "fractions", 1),
+        (["ratings.csv", "--model", "als", "--split", "2"], "shares", 1),
         (["ratings.csv", "--model", "als", "--epsilon", "1"], "ALS is not private: it has no epsilon", 2),
     ],
 )
@@ -249,7 +249,7 @@ def test_a_report_and_a_plot(work: Path) -> None:
         (("--model", "dpals", "--model", "DPALS"), 2, "one is given twice"),
         (("--set", "depth=3"), 2, "has no parameter 'depth'"),
         (("--epsilons", "1;2"), 2, "--epsilons"),
-        (("--report", "r.pdf"), 2, "ends in .html"),
+        (("--report", "r.pdf"), 2, "must end in .html"),
         (("--plot", "p.docx"), 2, "--plot"),
         (("--results", "ratings.csv"), 1, "not a DuckDB file"),
     ],

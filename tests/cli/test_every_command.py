@@ -73,6 +73,8 @@ def test_the_help_of_a_group_cuts_no_sentence(name: str) -> None:
         ("value: line 3 of 'a' is 9", "line 3 of 'a' is 9"),
         ("the items of a user", "the items of a user"),
         ("data.items= stays", "data.items= stays"),
+        ("pass implicit=True", "give --implicit"),
+        ("epsilon=1.5 and delta=nan: no", "--epsilon 1.5 and --delta nan: no"),
     ],
 )
 def test_messages_of_the_library_name_options(said: str, wanted: str) -> None:

@@ -83,7 +83,7 @@ def test_unknown_items(work: Path) -> None:
     assert "on_unknown=" not in told
     assert rows("--history", "1=5,999=4", "--on-unknown", "ignore") == rows("--history", "1=5")
     told = recommend("model", "--history", "1=5,999=4", "--on-unknown", "warn", "-n", "1")
-    assert "discreet: history: left out items that the model does not know, 999" in told
+    assert "discreet: --history: left out items that the model does not know, 999" in told
 
 
 def test_no_history_is_said(work: Path) -> None:
@@ -121,7 +121,8 @@ def test_similar(work: Path) -> None:
     assert [row["item"] for row in data["recommendations"]] == discreet.load("model").similar_items(3, 4).items
     assert data["similar_to"] == "3"
     assert "cannot be an item of this model" in recommend("model", "--similar", "three", code=1)
-    assert "999" in recommend("model", "--similar", "999", code=1)
+    assert "--similar: the model does not know '999'" in recommend("model", "--similar", "999", code=1)
+    assert "--users: no file matches" in recommend("model", "--users", "none.csv", code=1)
 
 
 @pytest.mark.parametrize("source", ["train.csv", "train.parquet", "SELECT * FROM 'train.parquet'"])
@@ -257,7 +258,7 @@ def test_another_column_as_the_title(work: Path) -> None:
 
 SLOW = {
     *("sklearn", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib", "pandas", "narwhals", "duckdb"),
-    *("sqlalchemy", "sqlglot", "dp_accounting"),
+    *("sqlalchemy", "sqlglot", "dp_accounting", "discreet.data.datasets", "discreet.data.synthetic"),
 }
 
 

@@ -182,8 +182,8 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
     Path("photos").mkdir()
     Path("photos/cat.jpg").touch()
     for place in ("photos", "movies.csv"):
-        told = train("ratings.csv", "--model", "popularity", "--out", place, code=1)
-        assert told.startswith("discreet: ")
+        told = train("ratings.csv", "--model", "popularity", "--out", place, code=2)
+        assert told.startswith("discreet: --out: ")
         assert place in told
     assert Path("photos/cat.jpg").exists()
 
@@ -208,10 +208,16 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
         (["--model", "als", "--items", "movies.csv", "--observed-items-are-public"], "one of them", 2),
         (
             ["--model", "als", "--range", "2", "5"],
-            "give --on-invalid drop to leave such rows out or 'clip' to move them into --range. In all",
+            "give --on-invalid drop to leave such rows out, or --on-invalid clip to move them into --range. In all",
             1,
         ),
         (["--model", "als", "--user", "nobody"], "nobody", 1),
+        (
+            ["--model", "als", "--range", "0.5", "5", "--implicit", "--threshold", "9"],
+            "--threshold: no rating can reach 9",
+            1,
+        ),
+        (["--epsilon", "1", "--delta", "1e-6", "--set", "epsilon=2"], "--set epsilon and --epsilon: give one", 2),
         (["--model", "als", "--connection", "sqlite:///none.db"], "there is no file 'none.db'", 1),
     ],
 )
@@ -253,7 +259,7 @@ def test_a_delta_that_is_large_for_so_many_people(work: Path) -> None:
     options += ["--set", "n_users_hint=50_000", "--out", "model", "--json"]
     result = CliRunner().invoke(app, ["train", "ratings.csv", "--model", "dpals", *options])
     said = "delta: 1e-05 is large for about 50,000 people"
-    assert result.stderr.startswith(f"discreet: {said}")
+    assert result.stderr.startswith(f"discreet: --{said}")
     assert any(note.startswith(said) for note in json.loads(result.stdout)["notes"])
 
 
@@ -318,7 +324,7 @@ def test_a_config_file_with_a_mistake(work: Path, content: str, said: str) -> No
 
 
 def test_a_config_file_that_cannot_be_read(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "none.toml" in train("--config", "none.toml", code=1)
+    assert "--config: 'none.toml' cannot be read" in train("--config", "none.toml", code=2)
     Path("train.toml").write_bytes(b"\xff\xfe")
     assert "not TOML" in train("--config", "train.toml", code=2)
     Path("train.toml").write_text("rang = 3")
@@ -384,6 +390,20 @@ def stop(*options: str, out: list[str] = FOLDER) -> str:
 def command_in(told: str) -> list[str]:
     """What the message says to type."""
     return shlex.split(told.strip().rpartition("at no further cost: discreet ")[2])
+
+
+def test_usage_errors_are_in_plain_words(work: Path) -> None:
+    assert "'--epsilon': it must be a number" in train("--epsilon", "much", code=2)
+    assert "'--on-unknown': 'guess' is not one of 'raise', 'drop'" in train("--on-unknown", "guess", code=2)
+
+
+def test_ctrl_c_before_the_fit(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("discreet.data.read", stop)
+    assert run(*START, *FOLDER, code=130) == "discreet: stopped\n"
+    assert not Path("new").exists()
 
 
 @pytest.mark.parametrize("options", [[], ["--ledger", "ledger.db"], ["--ledger", "sqlite:///ledger.db", "--json"]])

@@ -45,7 +45,7 @@ def test_a_search(work: Path) -> None:
         ((), 2, "--try: say what to choose from"),
         (("--try", "n_steps"), 2, "name=value,value"),
         (("--try", "n_steps=many"), 2, "n_steps needs"),
-        (("--try", "depth=1,2"), 2, "no parameter 'depth'"),
+        (("--try", "depth=1,2"), 2, "--try: DPALS has no parameter 'depth'"),
         ((*TRY, "--try", "n_steps=4"), 2, "given twice"),
         (("--try", "epsilon=1,2"), 1, "epsilon decides what a trial costs"),
         ((*TRY, "--law", "normal"), 1, "law: must be one of"),

@@ -101,7 +101,7 @@ def test_a_catalogue_brings_titles_and_other_columns(form: str, tmp_path: Path) 
 
 
 def test_catalogues_that_cannot_be() -> None:
-    with pytest.raises(DataError, match="1 ids are given more than once, for instance 'x'"):
+    with pytest.raises(DataError, match="the id 'x' occurs more than once"):
         discreet.read(ROWS, items=["x", "y", "x"])
     with pytest.raises(DataError, match="2 ids are missing"):
         discreet.read(ROWS, items=["x", None, None])

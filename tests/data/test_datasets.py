@@ -137,7 +137,7 @@ def test_movielens_csv(size: str, tmp_path: Path) -> None:
 
 def test_a_rating_out_of_range_is_an_error(tmp_path: Path) -> None:
     files = {"ratings.dat": RATINGS_DAT + "9::661::7::978300760\n", "movies.dat": MOVIES_1M}
-    with pytest.raises(DataError, match=r"row 4 \(user 9, item 661\) is 7, which is outside value_range"):
+    with pytest.raises(DataError, match=r"row 4 \(user 9, item 661\) has the value 7, which is outside value_range"):
         discreet.datasets.movielens("1m", source=zipped(tmp_path / "a.zip", **files))
 
 
@@ -422,7 +422,7 @@ def test_data_that_nobody_may_hand_out() -> None:
             load()
 
 
-def test_the_licence_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_license_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     archive = ml_100k(tmp_path / "a.zip")
     with caplog.at_level(logging.WARNING, "discreet"):
         discreet.datasets.movielens("100k", source=archive)

@@ -6,7 +6,6 @@ import datetime as dt
 import gzip
 import json
 import logging
-import shutil
 import sqlite3
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +25,6 @@ import zstandard
 import discreet
 from discreet.data import sources
 from discreet.errors import DataError
-from tests.conftest import missing
 from tests.data.conftest import HEADER, written
 
 N_USERS, N_ITEMS = 40, 25
@@ -177,22 +175,8 @@ def in_postgresql(folder: Path, request: pytest.FixtureRequest) -> tuple[str, An
     return SELECT, url
 
 
-def in_spark(folder: Path, request: pytest.FixtureRequest) -> tuple[Any, None]:
-    try:
-        from pyspark import sql
-    except ImportError:
-        missing("Spark", "pyspark is not installed: pip install 'discreet[spark]'")
-    if shutil.which("java") is None:
-        missing("Spark", "Java is not installed")
-    session = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    request.addfinalizer(session.stop)
-    return session.createDataFrame(ROWS, list(COLUMNS)), None
-
-
-DATABASES = [
-    in_sqlite, in_an_engine, in_a_connection, in_a_duckdb_file, in_a_duckdb_connection, in_postgresql,
-    pytest.param(in_spark, marks=pytest.mark.filterwarnings("ignore")),  # pyspark's own warnings
-]  # fmt: skip
+# A table in Spark: tests/spark
+DATABASES = [in_sqlite, in_an_engine, in_a_connection, in_a_duckdb_file, in_a_duckdb_connection, in_postgresql]
 
 
 @pytest.mark.parametrize("kind", [*SOURCES, *DATABASES])

@@ -162,7 +162,7 @@ def test_cuts_at_a_time() -> None:
 
 @pytest.mark.parametrize(("valid", "test"), [(0, 0), (0.5, 0.5), (-0.1, 0.2), (0, 1), (2, 0.1)])
 def test_fractions_that_cannot_be(whole: Interactions, valid: float, test: float) -> None:
-    with pytest.raises(DataError, match="fractions are needed"):
+    with pytest.raises(DataError, match="shares are needed"):
         splits.holdout(whole, valid=valid, test=test)
 
 
@@ -219,7 +219,7 @@ def test_times_in_other_forms() -> None:
     ],
 )
 def test_sizes_of_another_type(split: Any, given: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"needed, not|fractions are needed"):
+    with pytest.raises(DataError, match=r"needed, not|shares are needed"):
         split(ODD, **given)
 
 

@@ -21,7 +21,7 @@ def test_low_rank_is_as_in_figure_4_of_dpals() -> None:
     assert scale == pytest.approx(scale[0, 0] * np.eye(5), abs=1e-6 * scale[0, 0])  # orthogonal, one length
     assert truth.item_factors.T @ truth.item_factors == pytest.approx(np.eye(5), abs=1e-9)
     values = truth.predict(ratings.user_numbers(), ratings.indices)
-    assert ratings.values == pytest.approx(values, abs=1e-5)  # no noise
+    assert np.allclose(ratings.values, values, rtol=0, atol=1e-5)  # no noise
     p = 20 * np.log(n) / m
     counts = np.diff(ratings.indptr)
     assert counts.mean() == pytest.approx(m * p, abs=5 * np.sqrt(m * p * (1 - p) / n))

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import discreet
 from discreet.audit.neighbors import long_tail
-from discreet.data.readers import Counts, Recipe
+from discreet.data.interactions import Report
+from discreet.data.readers import Recipe
 from discreet.data.sources import GUESS, Columns, choose
 from discreet.data.spark import INLINE, Broadcast, chunks, read_partition
 from discreet.engine.spark import BLOCK_UNITS, CHECKSUM, DIGEST, Layout, emitted, put_together, stored_rows
@@ -325,7 +326,7 @@ def test_a_partition_of_nobody_is_there() -> None:
     recipe = Recipe(roles(["user", "item"]), DATA.items, None, "last", "raise", "raise")
     (batch,) = chunks(*read_partition(recipe, []))
     assert batch.num_rows == 1
-    assert read_partition(recipe, [])[1] == Counts()
+    assert read_partition(recipe, [])[1] == Report()
 
 
 def test_spark_connect_is_refused() -> None:

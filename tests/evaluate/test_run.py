@@ -259,9 +259,9 @@ def test_coverage_alone() -> None:
         ({"metrics": "recall@5", "relevant": 9}, "^test: no user has a target"),
         ({"metrics": "coverage@5", "relevant": 9}, "^test: no user has a target"),
         ({"confidence": 95}, "^confidence: a level between 0 and 1"),
-        ({"n_boot": 0}, "^n_boot: a whole number of at least 1"),
-        ({"buckets": 2.5}, "^buckets: a whole number of at least 1"),
-        ({"buckets": True}, "^buckets: a whole number of at least 1"),
+        ({"n_boot": 0}, "^n_boot must be a whole number >= 1"),
+        ({"buckets": 2.5}, "^buckets must be a whole number >= 1"),
+        ({"buckets": True}, "^buckets must be a whole number >= 1"),
         ({"buckets": 11}, "^buckets: 11 buckets cannot be made of 10 items"),
         ({"buckets": 2, "bucket_by": "users"}, "^bucket_by: must be 'items' or 'history'"),
         ({"buckets": 2, "metrics": "mrr"}, "^buckets: none of the metrics can be divided by item; rmse"),
@@ -289,7 +289,7 @@ def test_wrong_models_and_tables() -> None:
         evaluate("als", test, history=history)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"^test: Interactions were expected"):
         evaluate(model, [(1, 2)], history=history)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"^history: some users with targets in test are not in it"):
+    with pytest.raises(DataError, match=r"^history: some users with test data are not in it"):
         evaluate(model, test, history=history.for_users([0, 1]))
     with pytest.raises(DataError, match=r"^test: no user has a target"):
         evaluate(model, test.where(np.zeros(len(test), bool)), history=history)

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 import discreet
 from discreet import kernels
-from discreet.kernels import Panels, Table, library, reference
+from discreet.kernels import Panels, Table, library
+from tests.kernels import reference
 
 sys.path.append(str(Path(__file__).parents[2]))
 from hatch_build import FLAGS
@@ -38,9 +40,9 @@ def rows(n: int = 20, m: int = 200, seed: int = 0) -> tuple[Any, Any, Any]:
     return indptr, indices.astype(np.uint16), rng.standard_normal(len(indices))
 
 
-def options(k: int, m: int = 200, n_entries: int = 0) -> list[dict[str, Any]]:
+def options(k: int, m: int = 200) -> list[dict[str, Any]]:
     rng = np.random.default_rng(1)
-    base, prior, weights = rng.standard_normal(m), rng.standard_normal((m, k)), 0.1 + rng.random(n_entries)
+    base, prior = rng.standard_normal(m), rng.standard_normal((m, k))
     half = rng.standard_normal((k, k))
     return [
         {},
@@ -48,7 +50,7 @@ def options(k: int, m: int = 200, n_entries: int = 0) -> list[dict[str, Any]]:
         {"gram": half @ half.T},
         {"offset_penalty": 1.5, "prior": prior, "base": base},
         {"offset_penalty": 1.5, "prior": prior, "prior_count": 2.5},
-        {"offset_penalty": 0.5, "gram": half @ half.T, "weights": weights, "base": base},
+        {"offset_penalty": 0.5, "gram": half @ half.T, "base": base},
     ]
 
 
@@ -64,32 +66,45 @@ def solved(indptr: Any, indices: Any, values: Any, X: Any, scale: Any, kind: Any
     return offsets, vectors.values
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("k", [0, 3, 17, 32, 70])
-def test_ridge_is_the_reference(instruction_set: str, k: int, kind: Any) -> None:
+@cache  # for every instruction set and kind of numbers
+def by_reference(k: int) -> tuple[Any, Any, list[tuple[Any, Any, Any]]]:
+    """Vectors and scales; and for each of the options the offsets, vectors and residuals of all rows."""
     indptr, indices, values = rows()
     rng = np.random.default_rng(2)
     X, scale = rng.standard_normal((200, k)) / max(k, 1) ** 0.5, 0.5 + rng.random(len(indptr) - 1)
-    for given in options(k, n_entries=len(indices)):
-        left = np.zeros(len(indices), kind)
-        offsets, vectors = solved(indptr, indices, values, X, scale, kind, residuals=left, **given)
-        by_steps = solved(indptr, indices, values, X, scale, kind, steps=200, **given)
-        assert np.abs(by_steps[0] - offsets).max() < 10 * CLOSE[kind]
-        assert np.abs(by_steps[1] - vectors).max(initial=0) < 10 * CLOSE[kind]
+    found = []
+    for given in options(k):
+        offsets, vectors, left = np.zeros(len(scale)), np.zeros((len(scale), k)), np.zeros(len(indices))
         for i, (first, last) in enumerate(itertools.pairwise(indptr)):
             if first == last:
-                assert offsets[i] == 0
-                assert not vectors[i].any()
                 continue
             at = indices[first:last]
             y = values[first:last] - (given["base"][at] if "base" in given else 0)
             own = {name: given[name] for name in ("gram", "offset_penalty", "prior_count") if name in given}
             own |= {"prior": given["prior"][at]} if "prior" in given else {}
-            own |= {"weights": given["weights"][first:last]} if "weights" in given else {}
-            a, z = reference.ridge_row(X[at], y, scale[i], **own)
-            assert abs(offsets[i] - a) < CLOSE[kind]
-            assert np.abs(vectors[i] - z).max(initial=0) < CLOSE[kind]
-            assert np.abs(left[first:last] - (y - a - X[at] @ z)).max() < 3 * CLOSE[kind]
+            offsets[i], vectors[i] = reference.ridge_row(X[at], y, scale[i], **own)
+            left[first:last] = y - offsets[i] - X[at] @ vectors[i]
+        found.append((offsets, vectors, left))
+    return X, scale, found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [0, 3, 17, 32, 70])
+def test_ridge_is_the_reference(instruction_set: str, k: int, kind: Any) -> None:
+    indptr, indices, values = rows()
+    X, scale, expected = by_reference(k)
+    empty = np.diff(indptr) == 0
+    for given, (a, z, residuals) in zip(options(k), expected, strict=True):
+        left = np.zeros(len(indices), kind)
+        offsets, vectors = solved(indptr, indices, values, X, scale, kind, residuals=left, **given)
+        by_steps = solved(indptr, indices, values, X, scale, kind, steps=200, **given)
+        assert np.abs(by_steps[0] - offsets).max() < 10 * CLOSE[kind]
+        assert np.abs(by_steps[1] - vectors).max(initial=0) < 10 * CLOSE[kind]
+        assert not offsets[empty].any()
+        assert not vectors[empty].any()
+        assert np.abs(offsets - a).max() < CLOSE[kind]
+        assert np.abs(vectors - z).max(initial=0) < CLOSE[kind]
+        assert np.abs(left - residuals).max() < 3 * CLOSE[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -276,6 +291,25 @@ def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:
         with pytest.raises(ValueError, match="every entry must have a value and a vector"):
             targets, total = np.ones(2), np.zeros((1, 3, 3), np.int64)
             kernels.normal_equations(total, np.array(indptr), np.array(indices), np.ones((3, 2)), targets)
+        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
+            kernels.add_rows(np.zeros(3, np.int64), np.array(indices), np.array(indptr), (np.ones(2), (1.0, 1.0, 1)))
+        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
+            kernels.scatter_gram(np.array(indices), np.ones(2), np.array(indptr), np.zeros((3, 3), np.int64))
+        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
+            kernels.dense(np.array(indices, np.uint8), np.ones(2), np.array(indptr), 3)
+    for items in (np.array([0, 1 << 32]), np.array([0.0, np.nan]), np.array([0, 1 << 32], np.uint64)):
+        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
+            kernels.unit_rows(np.array([0, 2]), items)
+    for name, given in (("base", np.ones(2)), ("prior", Table.of(np.ones((2, 2))))):
+        with pytest.raises(ValueError, match=f"{name}: 3 numbers or vectors are needed, not 2"):
+            kernels.ridge(np.array([0, 2]), np.array([0, 1]), np.ones(2), table, np.ones(1), **{name: given})
+    with pytest.raises(ValueError, match="scale: 1 numbers or vectors are needed, not 0"):
+        kernels.ridge(np.array([0, 2]), np.array([0, 1]), np.ones(2), table, np.ones(0))
+    panels = Panels.of(np.ones((3, 2)))
+    base = panels.widened(np.ones(3))
+    for own, vectors, known in ((base[:3], (1, 2), [1]), (base, (1, 3), [1]), (base, (1, 2), [1, 1])):
+        with pytest.raises(ValueError, match="top_n: vectors must be as long as those of items"):
+            kernels.top_n(panels, own, np.ones(vectors), 1, has_history=np.array(known), cold=base)
     with pytest.raises(ValueError, match="contiguous"):
         library.function("sum_rows")(np.ones((2, 2))[:, 0])
 

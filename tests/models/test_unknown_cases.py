@@ -64,7 +64,7 @@ def test_mechanisms_of_one_bit() -> None:
     with pytest.raises(PrivacyError, match="mechanism: without one there is no privacy"):
         discreet.OneBit(None, epsilon=1.0).plan(1)
     for mechanism in ("input", "objective", "gradient", "output"):
-        with pytest.raises(DataError, match="link: one of logistic, probit"):
+        with pytest.raises(DataError, match="link: one of 'logistic', 'probit'"):
             discreet.OneBit(mechanism, "cauchy", epsilon=1.0).plan(1)  # type: ignore[arg-type]
         for link, published in itertools.product(("logistic", "probit"), ("exact", "published")):
             made = discreet.OneBit(mechanism, link, epsilon=5.0, calibration=published)  # type: ignore[arg-type]

@@ -91,8 +91,6 @@ def test_what_has_no_proof_is_refused() -> None:
                 statistic.sensitivity(adjacency, right)  # type: ignore[arg-type]
         with pytest.raises(PrivacyError, match="has no proof for"):
             statistic.sensitivity("flip", other)
-    with pytest.raises(PrivacyError, match="has no proof for"):
-        LinearPerturbation(1, 1.0, 1).integers(np.ones(1), Gaussian(1.0))
     for make in (
         lambda: Bits(0),
         lambda: TwoValued(1.0, 0.0, math.inf, 1),

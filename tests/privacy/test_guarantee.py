@@ -3,7 +3,7 @@
 import json
 import math
 import pickle
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -50,7 +50,6 @@ def test_it_is_frozen_and_complete() -> None:
         G.delta = 0.5  # type: ignore[misc]
     assert G.epsilon_at(1e-5) == G.epsilon
     assert G.epsilon_at(1e-9) > G.epsilon > G.epsilon_at(1e-3)
-    assert G.delta_at(G.epsilon) <= 1e-5 * (1 + 1e-6)
 
 
 def test_the_sentence_says_everything() -> None:
@@ -92,28 +91,6 @@ def test_rounding_up_never_rounds_down(value: float) -> None:
     assert float(round_up(value)) >= value
 
 
-def test_order() -> None:
-    stronger = account(epsilon=0.5, delta=1e-5)
-    assert stronger < G
-    assert stronger < G
-    assert stronger <= G
-    assert not stronger >= G
-    assert account(epsilon=1, delta=1e-5) == G
-    assert replace(G, delta=1e-9) <= G  # the same releases, stated at another delta
-    dp = account(epsilon=1, delta=1e-5, notion="dp")
-    assert dp.implies(G)  # everything that is published covers what others see
-    assert not G.implies(dp)
-    assert G.implies(G.void("broken"))
-    assert not G.void("broken").implies(G)
-    assert G.void("a").implies(G.void("b"))
-
-
-def test_only_guarantees_compare() -> None:
-    for compare in (lambda: G < 1, lambda: G <= 1, lambda: G > 1, lambda: G >= 1):  # type: ignore[operator]
-        with pytest.raises(TypeError):
-            compare()
-
-
 def test_composition() -> None:
     twice = G + G
     assert twice.mu == pytest.approx(G.mu * math.sqrt(2))
@@ -128,9 +105,8 @@ def test_composition() -> None:
     "other", [account(mu=1, delta=1e-5, unit="entry"), account(mu=1, delta=1e-5, adjacency="replace")]
 )
 def test_different_units_or_adjacencies_never_meet_silently(other: Guarantee) -> None:
-    for meet in (lambda: G + other, lambda: other >= G):
-        with pytest.raises(PrivacyError, match=r"unit|adjacency"):
-            meet()
+    with pytest.raises(PrivacyError, match=r"unit|adjacency"):
+        G + other
 
 
 def test_json_round_trip() -> None:

@@ -21,9 +21,7 @@ from discreet import Gaussian, Ledger, Plan
 from discreet.privacy import Cost, SystemNoise
 from tests import dying
 
-STEPS = tuple(
-    os.path.join("privacy", f"{name}.py") for name in ("ledger", "store", "database", "noise", "sampling", "keystream")
-)
+STEPS = tuple(os.path.join("privacy", f"{name}.py") for name in ("ledger", "store", "noise"))
 COUNTS = np.array([5, 3, 0])
 
 

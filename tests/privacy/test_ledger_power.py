@@ -26,7 +26,7 @@ SETTINGS = {"off": 0, "normal": 1, "full": 2, "extra": 3}
 RELEASES = """
 import sys, os
 from discreet import Gaussian, Ledger, Plan
-from discreet.privacy import database
+from discreet.privacy import store
 from tests.powerloss import ON_DISK, mark
 
 def said(work):
@@ -37,7 +37,7 @@ def said(work):
     return value
 
 for name, setting in zip(sys.argv[2::2], sys.argv[3::2]):
-    database._SYNCHRONOUS = int(setting)
+    store._SYNCHRONOUS = int(setting)
     mark(f"world {name}")
     os.mkdir(f"{sys.argv[1]}/{name}")
     mark(ON_DISK)
@@ -166,7 +166,7 @@ def hot(runs: tuple[Path, dict[str, list[Event]]], many: int) -> list[State]:
 
 def test_the_power_is_lost_again_during_recovery(runs: tuple[Path, dict[str, list[Event]]], tmp_path: Path) -> None:
     (tmp_path / "states").mkdir()
-    assert recovered(runs, hot(runs, 4)[:6], 2, tmp_path) > 40
+    assert recovered(runs, hot(runs, 4)[:8], 2, tmp_path) > 40
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """The precision attack: the low bits of a noisy float tell neighbors apart (Mironov 2012); those of `release` do not.
 
-The attacker sees one released number, from a statistic of 0 or of 1. They look at its size and at its lowest set bit,
-chooses on one half of the samples the set of outcomes that speak most for 0 or for 1, and on the other half proves
-(Clopper-Pearson) how large epsilon must be. 4 x 10^7 draws in all.
+The attacker sees one released number, from a statistic of 0 or of 1, looks at its size and at its lowest set bit,
+chooses on one half of the samples the outcomes that speak most for 0 or for 1, and on the other half proves
+(Clopper-Pearson) how large epsilon must be. 10^7 draws in all.
 """
 
 import math
@@ -16,7 +16,7 @@ from discreet import Gaussian, Ledger, account
 from discreet.privacy import Grid, GridArray
 from discreet.testing import InsecureSeededNoise
 
-STD, DELTA, DRAWS = 4.0, 1e-5, 20_000_000
+STD, DELTA, DRAWS = 4.0, 1e-5, 5_000_000
 CONFIDENCE = 1e-9
 
 

@@ -36,8 +36,7 @@ class AddsUpTo:
 
     def add_up(self, work: Any, n_jobs: Any) -> Any:
         batch = batch_of(SOME)
-        (encoder,), (contribution,) = work.encoders, work.contributions(batch)
-        encoder.encode(batch, contribution)
+        work(batch)
         return self.total
 
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from discreet import Gaussian, Ledger
 from discreet.errors import LedgerUnavailable, PrivacyError
-from discreet.privacy import SystemNoise, database
+from discreet.privacy import SystemNoise, store
 from tests import postgres
 from tests.conftest import missing
 from tests.privacy.ledgers import COUNTS, budget
@@ -69,7 +69,7 @@ def stopped_holder(url: str) -> Iterator[int]:
 def test_who_waits_is_told_for_whom_and_not_without_end(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(database, "PATIENCE", 0.1)
+    monkeypatch.setattr(store, "PATIENCE", 0.1)
     ledger = budget(url, lock_timeout=0.5)
     with stopped_holder(url) as holder:
         message = str(attempt(ledger))
@@ -88,7 +88,7 @@ def test_who_waits_is_told_for_whom_and_not_without_end(
 
 
 def test_a_wait_that_ends_well(url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(database, "PATIENCE", 0.05)
+    monkeypatch.setattr(store, "PATIENCE", 0.05)
     ledger = budget(url)
     with stopped_holder(url) as holder:
 
@@ -119,7 +119,7 @@ def test_threads_of_one_process_and_locks_that_nobody_can_explain(
 
 def test_a_lock_that_was_let_go_meanwhile(postgres_url: str) -> None:
     with sa.create_engine(postgres_url, poolclass=sa.NullPool).connect() as connection:
-        assert database._holder(connection) == "another process"
+        assert store._holder(connection) == "another process"
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("inf"), "long"])

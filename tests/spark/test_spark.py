@@ -90,7 +90,11 @@ def same(model: Any, other: Any) -> bool:
     return all(np.array_equal(getattr(model, name), getattr(other, name)) for name in model._ARRAYS)
 
 
-@pytest.mark.parametrize(("n", "branches"), [(1, 16), (2, 16), (7, 16), (7, 2)])
+def test_a_table_is_read_into_memory_like_any_other(table: Any) -> None:
+    assert discreet.read(table, **PUBLIC) == DATA
+
+
+@pytest.mark.parametrize(("n", "branches"), [(2, 16), (7, 2)])
 def test_partitions_change_no_bit(table: Any, n: int, branches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One item step from a public start: what is released, and the factors. Every model: tests/engine."""
     monkeypatch.setattr("discreet.engine.spark.BRANCHES", branches)  # with 2, a tree of three levels
@@ -234,10 +238,10 @@ def test_executors_that_die_during_a_fit_change_nothing(spark: Any, table: Any) 
     ratings.unpersist()
 
 
-@pytest.mark.parametrize("most", [4, 4000])  # with few items in the second moment there is a power step
-def test_choices(spark: Any, most: int) -> None:
+def test_choices(spark: Any) -> None:
     data = long_tail(None)
-    model, local = (discreet.DPSVD(**BUDGET, max_items=most) for _ in range(2))
+    # With few items in the second moment there is a power step.
+    model, local = (discreet.DPSVD(**BUDGET, max_items=4) for _ in range(2))
     table = spark.createDataFrame(data.to_frame("pandas")[["user", "item"]])
     model.fit(table, ledger=seeded(), partitions=3, items=data.catalogue)
     assert same(model, local.fit(data, ledger=seeded()))

@@ -386,7 +386,7 @@ def broken(files: Files, **changes: bytes | None) -> Iterator[str]:
     ("name", "change", "reason"),
     [
         ("model__json", lambda _: None, "model.json could not be fetched: the server says 404"),
-        ("model__json", lambda old: old[:-9], "not proper JSON"),
+        ("model__json", lambda old: old[:-9], "not valid JSON"),
         ("model__json", lambda old: old.replace(b'"version":2', b'"version":1', 1), "version 2"),
         ("arrays__bin", lambda old: old[:-8], "arrays.bin is not the file that was exported"),
         ("arrays__bin", lambda old: bytes([old[0] ^ 64]) + old[1:], "arrays.bin is not the file that was exported"),

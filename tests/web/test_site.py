@@ -86,7 +86,7 @@ def test_a_model_that_cannot_be_exported_says_so(ratings: discreet.Interactions)
 
 
 def test_publishing_without_a_guarantee_takes_a_word(films: Model) -> None:
-    with pytest.raises(PrivacyError, match="--not-private"):
+    with pytest.raises(PrivacyError, match="not_private=True"):
         export(films)
 
 

@@ -45,11 +45,6 @@ class Success:
     chance: float  # the rate of random guesses
     trials: int  # how many people were attacked
 
-    @property
-    def short(self) -> str:
-        """A short name of the model, for a plot."""
-        return self.model.partition(", ")[2]
-
     def __str__(self) -> str:
         return (
             f"{self.attack} against {self.model}: {self.rate:.1%} ({self.chance:.1%} by chance, {self.trials} people)"

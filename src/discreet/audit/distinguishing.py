@@ -1,4 +1,4 @@
-"""Distinguishing neighbors from outside: what the scores of many runs prove about a guarantee, for any mechanism.
+"""Distinguish neighbors from outside: what the scores of many runs prove about a guarantee, for any mechanism.
 
 A threshold is chosen on one half of the runs and tried on the other. Clopper-Pearson bounds turn the rates of true and
 false positives into a lower bound on Gaussian DP, mu >= z(true positives) - z(false positives), or on epsilon. If a
@@ -51,7 +51,7 @@ def clopper_pearson(hits: int, runs: int, level: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The results of a test for whether a person is in the data."""
+    """The results of a test that guesses whether a person is in the data."""
 
     hits: int  # how often it said yes with the person
     alarms: int  # how often it said yes without them
@@ -106,9 +106,9 @@ def distinguish(
 
 @cache
 def detectable(claim: float, runs: int, *, level: float = EACH) -> float:
-    """The smallest true mu that this many runs (half of them to choose) would prove to be above a claim.
+    """The smallest true mu that this many runs, half of them to choose the threshold, would prove to exceed a claim.
 
-    With probability 95%, with the best test. Infinity if there is none.
+    With the best test, with probability 95%. Infinity if there is none.
     """
     half = max(runs // 2, 1)
     places = np.linspace(0.0, 1.0, 9).tolist()  # of the threshold, between the two means

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
@@ -69,15 +69,25 @@ def extremes(crowd: Interactions) -> dict[str, Row]:
 
 # Data for the subjects of `subjects.py`: the last positional argument is the person, or None
 
-_ordinary = cache(ordinary)
+
+def _once(make: Callable[..., Interactions]) -> Callable[..., Interactions]:
+    """Read the data with each person only once: a subject is fitted to the same data many times."""
+    remembered = cache(make)
+
+    @wraps(make)
+    def data(*given: Any, **options: Any) -> Interactions:
+        return remembered(*(tuple(one.items()) if isinstance(one, Mapping) else one for one in given), **options)
+
+    return data
 
 
+@_once
 def crowd(
     n_items: int, implicit: bool, person: Row | None, *, n_users: int = 100, more: tuple[tuple[str, Row], ...] = ()
 ) -> Interactions:
     """Ordinary users, some more, and one person."""
-    people = more if person is None else (*more, (CANARY, tuple(entries(person))))
-    return _ordinary(n_items, *people, implicit=implicit, n_users=n_users)
+    people = more if person is None else (*more, (CANARY, person))
+    return ordinary(n_items, *people, implicit=implicit, n_users=n_users)
 
 
 def _with(person: Row | None, rows: list[Rating], n_items: int, low: int, high: int) -> Interactions:
@@ -86,41 +96,43 @@ def _with(person: Row | None, rows: list[Rating], n_items: int, low: int, high: 
     return read(rows, items=list(range(n_items)), value_range=(low, high), on_invalid="drop")
 
 
+@_once
 def some_rare(person: Row | None) -> Interactions:
     """Users with items below 40, and twenty others who have one item each, from 60 on, that nobody else has."""
     rows = _ratings(100, 12, range(40), lambda *_: 1.0)
     return _with(person, [*rows, *((f"other {item}", item, 1.0) for item in range(60, 80))], 80, 0, 1)
 
 
+@_once
 def common(person: Row | None) -> Interactions:
     """Users who have rated some of 120 common items, and none of 24 rare ones."""
     rows = _ratings(700, 12, range(24, 144), lambda rng, *_: float(rng.choice([-1.0, 1.0])))
     return _with(person, rows, 144, -1, 1)
 
 
+@_once
 def two_tastes(person: Row | None) -> Interactions:
     """Users who like two items, or two others: these get long vectors, and all other items nearly none."""
     rows = [(f"user {user:04}", item, 1.0) for user in range(6000) for item in ((0, 1) if user % 2 else (2, 3))]
     return _with(person, rows, 64, -1, 1)
 
 
-@cache
-def _long_tail() -> list[Rating]:
-    tail = _ratings(600, 10, range(4, 64), lambda *_: 1.0)
-    return [*tail, *((f"user {u:04}", item, 1.0) for u in range(600) for item in ((0, 1) if u % 2 else (2, 3)))]
-
-
+@_once
 def long_tail(person: Row | None) -> Interactions:
     """Users who have two popular items, or two others, and ten of many that are not popular."""
-    rows = [*_long_tail(), *((CANARY, item, 1.0) for item, _ in entries(person or {}))]
+    rows = _ratings(600, 10, range(4, 64), lambda *_: 1.0)
+    rows += [(f"user {u:04}", item, 1.0) for u in range(600) for item in ((0, 1) if u % 2 else (2, 3))]
+    rows += [(CANARY, item, 1.0) for item, _ in entries(person or {})]
     return read([row[:2] for row in rows], items=list(range(64)))
 
 
+@_once
 def polar(n_items: int, person: Row | None) -> Interactions:
     """Twenty-five users with ratings from -1 to 1."""
     return _with(person, _ratings(25, 20, range(n_items), lambda rng, *_: float(rng.uniform(-1, 1))), n_items, -1, 1)
 
 
+@_once
 def swaying(person: Row | None) -> Interactions:
     """Two groups whose rows have a length of about 1, and a leading direction that sways if steps are long.
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from discreet.privacy.statement import CSS
+from discreet.recommend.results import html_table
 
 if TYPE_CHECKING:
     from discreet.audit.attacks import Success
@@ -186,46 +187,14 @@ class Report:
         parts = [
             f'<p class="{"holds" if self.ok else "void"}">{html.escape(self.verdict())}</p>',
             f"<p>{html.escape(self.chances())}</p>",
-            *(_curve(name, self.attacks) for name in dict.fromkeys(one.attack for one in self.attacks)),
-            *(_table(*table) for table in self.tables()),
+            *(f"<h2>{html.escape(title)}</h2>{html_table([head, *rows])}" for title, head, rows in self.tables()),
             f"<h2>What the checks do</h2><dl>{checks}</dl>" if checks else "",
         ]
+        text = "".join(parts)
+        for word in (BROKEN, MISSED):
+            text = text.replace(f"<td>{word}</td>", f"<td><strong>{word}</strong></td>")
         return (
             '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
             f"<title>Privacy audit</title><style>{CSS}td{{vertical-align:top}}strong{{color:#b3261e}}</style>"
-            f"<main><h1>Privacy audit</h1>{''.join(parts)}</main></html>"
+            f"<main><h1>Privacy audit</h1>{text}</main></html>"
         )
-
-
-def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["".join(f"<th>{html.escape(cell)}" for cell in head)]
-    lines += ["".join(f"<td>{_cell(cell)}" for cell in row) for row in rows]
-    return f"<h2>{html.escape(title)}</h2><table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
-
-
-def _cell(text: str) -> str:
-    return f"<strong>{text}</strong>" if text in (BROKEN, MISSED) else html.escape(text)
-
-
-def _curve(name: str, attacks: Sequence[Success]) -> str:
-    """The success of one attack by model, the most private first; the dashed line is chance."""
-    mine = [one for one in attacks if one.attack == name]
-    wide, high = 560, 200
-    at = [(60 + i * (wide - 80) / max(len(mine) - 1, 1), high * (1 - one.rate) + 20) for i, one in enumerate(mine)]
-    level = high * (1 - mine[0].chance) + 20
-    points = " ".join(f"{x:.0f},{y:.0f}" for x, y in at)
-    marks = "".join(
-        f'<circle cx="{x:.0f}" cy="{y:.0f}" r="4"/>{_text(x, y - 9, f"{one.rate:.0%}")}{_text(x, high + 40, one.short)}'
-        for (x, y), one in zip(at, mine, strict=True)
-    )
-    title = html.escape(name)
-    return (
-        f'<figure><svg viewBox="0 0 {wide} {high + 50}" font-size="12" fill="currentColor" role="img" '
-        f'aria-label="success of {title} by model"><line x1="40" x2="{wide}" y1="{level:.0f}" y2="{level:.0f}" '
-        f'stroke="currentColor" stroke-dasharray="4"/><polyline points="{points}" fill="none" stroke="#2f6f6d" '
-        f'stroke-width="2"/>{marks}</svg><figcaption>{title}: dashed, what chance gives</figcaption></figure>'
-    )
-
-
-def _text(x: float, y: float, words: str) -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle">{html.escape(words)}</text>'

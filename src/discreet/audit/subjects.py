@@ -1,4 +1,4 @@
-"""The subjects of audits: a model, data to fit it on, and people designed to be its worst case.
+"""The subjects of audits: each is a model, data to fit it on, and people designed to be its worst case.
 
 Every private model of the library has a subject for each of its adjacencies. For other models with the same base class,
 `of` makes a subject with people who are extreme for any model.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -49,11 +50,11 @@ class Subject:
         make: Makes the model, unfitted.
         data: Makes the data with a person, or without one (None).
         pairs: The person before and after, for neighboring data.
-        elsewhere: Releases whose worst case is none of these pairs, and what it is.
-        apart: How much of the claim, at least, one of these pairs is apart over all releases: less than .9 where the
-            worst cases of single releases exclude each other.
-        designed: Whether the pairs were designed for this model: then they must reach every bound, and the claim.
-        open: Whether all releases are public, so that whole fits can be distinguished by their likelihood ratio.
+        elsewhere: Releases whose worst case is not among these pairs, each with a description of its worst case.
+        apart: The share of the claim that the furthest pair must reach over all releases: below 0.9 where the worst
+            cases of single releases exclude each other.
+        designed: Whether the pairs were designed for this model. If so, they must reach every bound and the claim.
+        open: Whether all releases are public, so that a likelihood ratio can distinguish whole fits.
         runs: Fits with and without the person, in a full audit.
         fit: How the model is fitted, if not by one call of `fit`.
     """
@@ -76,7 +77,7 @@ class Subject:
 
 
 def of(model: PrivateModel) -> Subject:
-    """A subject for any private model, with people who are extreme for all of them.
+    """Make a subject for any private model, with people who are extreme for every model.
 
     An unfitted model is audited on ratings, a fitted one on the kind of data it was fitted on.
     """
@@ -142,7 +143,7 @@ def _spectral() -> list[Subject]:
 
 
 def _baselines() -> list[Subject]:
-    """Two people with opposite opinions have the same items, or not: no pair is far apart in popularity and in sums."""
+    """Two people differ most in popularity with different items, and in sums with the same: no pair reaches both."""
     ratings, liked = partial(neighbors.crowd, 40, False), partial(neighbors.crowd, 50, True)
     means = _private(discreet.DPMeanRating)
     apart: Pairs = [*BY_MEANS[1], (DIVIDED, ELSEWHERE)]
@@ -169,10 +170,10 @@ def _gradient() -> list[Subject]:
 def _als() -> list[Subject]:
     """With a second moment, of co-occurrences or of residuals, which DPALS uses if it expects many users.
 
-    Replace: most items of the two people differ, with ratings that are about as predicted; a few are the same, and
-    there they disagree. So they are far apart both in what they have rated and in what they think of it. With few
-    items, directions are found in residuals. These are far apart for different items, item steps for opposite ratings
-    of the same: each is reached by a pair of its own, and none reaches both.
+    Replace: most items of the two people differ, with ratings close to the predictions; they share a few items and
+    disagree about them. So they are far apart both in what they rated and in what they think of it. With few items,
+    directions are found in residuals. Residuals are furthest apart for different items, and item steps for opposite
+    ratings of the same items: each has a pair that reaches its bound, and no pair reaches both.
     """
     make = _private(discreet.DPALS, n_users_hint=100_000, n_steps=1)
     added, replaced = zip(*map(_giants, (420, 200)), strict=True)
@@ -183,8 +184,8 @@ def _als() -> list[Subject]:
         USERS: "any two people have moments in common: docs/proofs/dpals.md",
     }
     many, few = (partial(neighbors.crowd, n, False, n_users=40) for n in (420, 200))
-    # Lists are about the 20 items that many have. Two people who like different halves of these, with one half in
-    # common, have orthogonal rows; they do not disagree about the rest, so no pair is far apart in everything.
+    # Lists are about the 20 items that many users have. Two people who like different halves of these, with one half
+    # in common, have orthogonal rows; they agree about the rest, so no pair is far apart in every release.
     fans = tuple((f"v{at:04}", tuple((item, float((item + at) % 6)) for item in range(20))) for at in range(60))
     listed, lists = partial(neighbors.crowd, 420, False, n_users=40, more=fans), partial(make, objective="both")
     split, other = ({item: 5.0 * (item // width % 2) for item in range(20)} for width in (1, 2))
@@ -320,9 +321,11 @@ def _evaluations() -> list[Subject]:
     data = partial(neighbors.crowd, 20, False)
     rows = [(user, item, 2.5) for user in range(3) for item in range(20)]  # what it predicts for everyone
     public = discreet.MeanRating("global").fit(read(rows, items=list(range(20)), value_range=(0, 5)))
+    evaluation = partial(Private, partial(_evaluate, model=public), epsilon=5.0)
+    secret = {"designed": False, "open": False}
     return [
-        *_both("private evaluation", partial(Evaluated, public), data, [(wrong, None)], [(wrong, right)], runs=40),
-        *_both("private search", Searched, data, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, open=False),
+        *_both("private evaluation", evaluation, data, [(wrong, None)], [(wrong, right)], runs=40),
+        *_both("private search", partial(Private, _search), data, [(DIVIDED, None)], [(DIVIDED, wrong)], **secret),
     ]
 
 
@@ -331,67 +334,42 @@ def _choices() -> list[Subject]:
     rare, alone, many = {60: 1.0}, {40: 1.0}, dict.fromkeys(range(40, 60), 1.0)  # nobody else has 40 to 59
     added: Pairs = [(rare, None), (dict.fromkeys(range(60, 80), 1.0), None), (alone, None), (many, None)]
     replaced: Pairs = [(rare, {61: 1.0}), (alone, {41: 1.0}), (many, rare)]
-    return _both("private choice of items", ChosenItems, neighbors.some_rare, added, replaced, open=False)
+    return _both(
+        "private choice of items", partial(Private, _choose_items), neighbors.some_rare, added, replaced, open=False
+    )
 
 
 @dataclass
-class ChosenItems:
-    """A private choice of items, with the interface of a model."""
+class Private:
+    """A private call that is no model's `fit`, with the interface of a model."""
 
+    call: Callable[..., Any]  # given this object, data and a ledger; returns everything that is released
     adjacency: AdjacencyName
-    epsilon: float = 15.0
-    delta: float = 1e-6
-
-    def fit(self, data: Interactions, ledger: Ledger) -> ChosenItems:
-        """Choose items, and keep everything that is released."""
-        private = data.with_public(items="private")
-        chosen = discreet.select_items(
-            private, epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, ledger=ledger, n_jobs=1
-        )
-        assert chosen.catalogue.selection is not None
-        self.items_, self.guarantee_ = chosen.items.to_list(), chosen.catalogue.selection.guarantee
-        return self
-
-
-@dataclass
-class Searched:
-    """A private search for one parameter of DPSVD, with the interface of a model."""
-
-    adjacency: AdjacencyName
-    epsilon: float = 15.0
-    delta: float = 1e-6
+    epsilon: float = EPSILON
+    delta: float = DELTA
 
     def fit(self, data: Interactions, ledger: Ledger) -> Any:
-        """The model that was found, with everything that the search reports about it."""
-        base = discreet.DPSVD(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, n_jobs=1)
-        found = search(base, {"rank": [2, 4]}, data, (self.epsilon, self.delta), ledger, trials=2.0)
-        found.model.searched_ = (dict(found.settings), found.score, found.metric)
-        return found.model
+        """Make the call."""
+        return self.call(self, data, ledger)
 
 
-@dataclass
-class Evaluated:
-    """A private evaluation of a public model, with the interface of a model; half of all ratings are targets."""
+def _choose_items(by: Private, data: Interactions, ledger: Ledger) -> Any:
+    private, cost = data.with_public(items="private"), {"epsilon": by.epsilon, "delta": by.delta}
+    chosen = discreet.select_items(private, **cost, adjacency=by.adjacency, ledger=ledger, n_jobs=1)
+    assert chosen.catalogue.selection is not None
+    return SimpleNamespace(items_=chosen.items.to_list(), guarantee_=chosen.catalogue.selection.guarantee)
 
-    model: discreet.MeanRating
-    adjacency: AdjacencyName
-    epsilon: float = 5.0
-    delta: float = 1e-6
 
-    def fit(self, data: Interactions, ledger: Ledger) -> Evaluated:
-        """Evaluate, and keep everything that is released."""
-        target = data.indices % 2 == 0
-        found = evaluate(
-            self.model,
-            data.where(target),
-            history=data.where(~target),
-            metrics=["rmse", "recall@5"],
-            private=True,
-            public_model=True,
-            max_error=1.0,
-            ledger=ledger,
-            epsilon=self.epsilon,
-            delta=self.delta,
-        )
-        self.values_, self.guarantee_ = dict(found), found.guarantee_
-        return self
+def _search(by: Private, data: Interactions, ledger: Ledger) -> Any:
+    base = discreet.DPSVD(epsilon=by.epsilon, delta=by.delta, adjacency=by.adjacency, n_jobs=1)
+    found = search(base, {"rank": [2, 4]}, data, (by.epsilon, by.delta), ledger, trials=2.0)
+    found.model.searched_ = (dict(found.settings), found.score, found.metric)
+    return found.model
+
+
+def _evaluate(by: Private, data: Interactions, ledger: Ledger, model: Any) -> Any:
+    target = data.indices % 2 == 0  # half of all ratings
+    given: dict[str, Any] = {"private": True, "public_model": True, "max_error": 1.0, "metrics": ["rmse", "recall@5"]}
+    given |= {"history": data.where(~target), "ledger": ledger, "epsilon": by.epsilon, "delta": by.delta}
+    found = evaluate(model, data.where(target), **given)
+    return SimpleNamespace(values_=dict(found), guarantee_=found.guarantee_)

@@ -1,4 +1,4 @@
-"""`discreet.audit.run`: an audit of a model, of all models of the library, or of the audit itself.
+"""`discreet.audit.run`: audit a model, all models of the library, or the audit itself.
 
 `audit` runs all checks of one subject: it replays the designed people, tests the noise and follows private numbers. A
 full audit also searches for people who exceed a bound, and fits many times.

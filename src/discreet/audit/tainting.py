@@ -33,7 +33,7 @@ TAINT = "taint"
 Function = Callable[..., Any]
 
 # Functions that may read single private numbers. They cut tables into batches, sort rows by length, choose among a
-# user's own items, or refuse tables that no reader makes, with the same message for all.
+# user's own items, or refuse tables that no reader makes, always with the same message.
 PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
     "discreet.engine.batches:cuts",

@@ -1,4 +1,4 @@
-"""The zoo: the library itself, broken in every way that is known to have happened, and which check notices.
+"""The zoo: the library itself, broken in every way that is known to have happened, and the check that notices.
 
 Each mutant is a small change to the real code. An audit that misses one is blind to that error; an audit that calls a
 correct model broken raises a false alarm. `discreet.audit.run(zoo=True)` tries all of them.
@@ -332,18 +332,20 @@ def one_shuffle_for_all(real: Any, part: Any, seed: int) -> Any:
 
 
 @mutant("field list of broken mechanisms", CLEANSED, Releaser, "_public")
-def factors_from_exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any) -> Any:
+def factors_from_exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any, **options: Any) -> Any:
     """Noise is drawn and charged for, but the model is made from the exact sums."""
     exact = _exact(sums)
-    real(self, label, sums, *given)
+    real(self, label, sums, *given, **options)
     return exact
 
 
 @mutant("DPALS 2021, Appendix C", ALGORITHM_1, Reservation, "release")
-def a_release_missing_from_the_ledger(real: Any, self: Any, *given: Any) -> Any:
+def a_release_missing_from_the_ledger(real: Any, self: Any, *given: Any, **options: Any) -> Any:
     """The matrix lambda_0 K is released, but counts in no total."""
     statistic, _, noise, label = given
-    return noise.add(statistic, self._ledger.noise_source) if label == published_training.GRAM else real(self, *given)
+    if label == published_training.GRAM:
+        return noise.add(statistic, self._ledger.noise_source)
+    return real(self, *given, **options)
 
 
 @mutant(

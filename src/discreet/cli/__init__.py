@@ -28,8 +28,8 @@ app = typer.Typer(
     cls=Group,
     help=(
         "Recommenders with a provable privacy guarantee.\n\n"
-        "The help of each command ends with an example to paste. `discreet datasets sample` makes up the tables that "
-        "the examples need; continue with `discreet train --help`."
+        "The help of each command ends with an example to paste. `discreet datasets sample` generates the tables that "
+        "the examples use; continue with `discreet train --help`."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -21,7 +21,7 @@ STEPS = {("add-remove", "replace"): 2, ("add-remove", "flip"): 2, ("replace", "f
 
 def account(
     delta: Annotated[float, Option(help="The delta at which epsilon is stated.")],
-    epsilon: Annotated[float | None, Option(help="The epsilon that you want: gives the noise.")] = None,
+    epsilon: Annotated[float | None, Option(help="The epsilon that you want; the command computes the noise.")] = None,
     mu: Annotated[list[float] | None, Option(help="Gaussian-DP parameter of a release; may be repeated.")] = None,
     rho: Annotated[list[float] | None, Option(help="zCDP parameter of a Gaussian release; may be repeated.")] = None,
     noise_multiplier: Annotated[list[float] | None, Option(help="Noise std / sensitivity; may be repeated.")] = None,
@@ -32,10 +32,10 @@ def account(
         list[Path] | None, Option(help="The certificate or folder of a model; may be repeated.")
     ] = None,
     releases: Annotated[int, Option(help="How many times all of this is released.", min=1)] = 1,
-    unit: Annotated[Literal["user", "entry"], Option(help="What neighboring data sets differ in.")] = "user",
+    unit: Annotated[Literal["user", "entry"], Option(help="Whose data neighboring data sets differ in.")] = "user",
     adjacency: Annotated[Adjacency, Option(help="How neighboring data sets differ.")] = "add-remove",
-    to: Annotated[Adjacency | None, Option(help="State it for this adjacency, if that follows.")] = None,
-    group: Annotated[int, Option(help="Also state it for this many users, or entries, at once.", min=1)] = 1,
+    to: Annotated[Adjacency | None, Option(help="Convert the guarantee to this adjacency, if possible.")] = None,
+    group: Annotated[int, Option(help="Also state epsilon for this many users, or entries, at once.", min=1)] = 1,
 ) -> None:
     """Compute what releases with noise cost together, or how much noise an epsilon needs.
 

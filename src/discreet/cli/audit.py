@@ -14,15 +14,17 @@ def audit(
     model: Annotated[Path | None, Argument(help="The folder of a saved model.")] = None,
     name: Annotated[str | None, inputs.model_option("A private model: dpals, dpsvd, …")] = None,
     everything: Annotated[bool, Option("--all", help="Audit all private models.")] = False,
-    zoo: Annotated[bool, Option("--zoo", help="Audit broken mechanisms: are they caught?")] = False,
-    attack: Annotated[bool, Option("--attack", help="Run attacks, against private models and others.")] = False,
-    full: Annotated[bool, Option("--full/--quick", help="Search for worst cases and fit many times.")] = False,
+    zoo: Annotated[
+        bool, Option("--zoo", help="Audit broken mechanisms, to check that the audit catches them.")
+    ] = False,
+    attack: Annotated[bool, Option("--attack", help="Run attacks against models with and without privacy.")] = False,
+    full: Annotated[bool, Option("--full/--quick", help="Search for worst cases, and fit more often.")] = False,
     report: Annotated[Path | None, Option(help="Where to write the result as a web page.")] = None,
 ) -> None:
-    """Audit a model's guarantee: what can one person change in what it releases, says, learns and shows to others?
+    """Audit a model's guarantee: measure how far one person can change what it releases, learns and shows to others.
 
-    The model is fitted many times on made-up data, with and without one person. The exit code is 1 if more is found
-    than the guarantee allows.
+    The model is fitted many times on made-up data, with and without one person. The exit code is 1 if the audit
+    finds more than the guarantee allows.
 
     Example: discreet audit --model dpsvd --report audit.html
     """
@@ -34,7 +36,10 @@ def audit(
 
     subject: Any = discreet.load(model) if model is not None else None
     if name is not None:
-        subject = inputs.find(name).__name__
+        cls = inputs.find(name)
+        if not inputs.is_private(cls):
+            raise Misuse(f"--model: {cls.__name__} is not private, so there is no guarantee to audit")
+        subject = cls.__name__
     found = discreet.audit.run(
         subject, effort="full" if full else "quick", zoo=zoo, attack=attack, everything=everything
     )

@@ -21,7 +21,7 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
-from discreet.errors import DiscreetError, MissingExtra
+from discreet.errors import DataError, DiscreetError, MissingExtra
 from discreet.validation import round_up
 
 if TYPE_CHECKING:
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from discreet.privacy import Guarantee, Ledger
 
 TYPED = "discreet.typed"
+PLAIN = {  # Pydantic's words, and plain ones
+    r"Input should be a valid integer, .*": "it must be a whole number",
+    r"Input should be a valid number, .*": "it must be a number",
+    r"Input should be greater than or equal to": "it must be at least",
+    r"Input should be less than or equal to": "it must be at most",
+    r"Value error, ": "",
+}
+_running: ContextVar["Command | None"] = ContextVar("running", default=None)
 _json: ContextVar[bool] = ContextVar("json", default=False)  # whether the running command was given --json
 
 
@@ -75,6 +83,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse options; of one that is a parameter of a model, say how it is given."""
+        _running.set(self)
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # typer does not export its class
@@ -83,6 +92,9 @@ class Command(TyperCommand):
                 vars(error).update(
                     message=f"{error}. It is a parameter of models: --set {name}=...", possibilities=None
                 )
+            elif hasattr(error, "message"):
+                for said, plain in PLAIN.items():
+                    vars(error).update(message=re.sub(said, plain, str(error.message)))
             raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -142,38 +154,36 @@ class Group(Commands):
             return super().invoke(ctx)
         except BrokenPipeError:  # `discreet ... | head` has read enough; click exits quietly
             raise
+        except KeyboardInterrupt:
+            typer.echo("discreet: stopped", err=True)
+            raise typer.Exit(130) from None
         except Exception as error:
+            if isinstance(error, OSError) and error.filename is not None:
+                error = DataError(f"{str(error.filename)!r}: {error.strerror}")
             if ctx.params.get("debug") or type(error).__module__.partition(".")[0] in ("typer", "click"):
                 raise
             if isinstance(error, DiscreetError | OSError):
-                said = in_options(str(error), self._running(ctx))
+                said = in_options(str(error), _running.get())
             else:
                 said = f"unexpected error ({type(error).__name__}: {error}); `discreet --debug ...` shows where"
             typer.echo(f"discreet: {said}", err=True)
             raise typer.Exit(2 if isinstance(error, Misuse) else 1) from None
 
-    def _running(self, ctx: Any) -> Any:
-        """The command that was typed, which may be one of a group's."""
-        found: Any = self
-        for word in ctx.meta[TYPED]:
-            found = getattr(found, "commands", {}).get(word, found)
-        return found
 
-
-def in_options(message: str, command: Any) -> str:
+def in_options(message: str, command: Command | None) -> str:
     """A message of the library, in the words of the command line: --on-invalid drop, not on_invalid='drop'."""
-    for param in sorted(command.params, key=lambda param: -len(param.name or "")):
+    for param in sorted(command.params if command else (), key=lambda param: -len(param.name or "")):
         name = param.name
         option = argument_name(param) if param.param_type_name == "argument" else max(param.opts, key=len)
         own = rf"(?<![\w.-]){name}"
         for given in re.findall(rf"{own}=\(([^()]*)\)", message):
             message = message.replace(f"{name}=({given})", f"{option} {given.replace(',', '')}")
         for given in re.findall(rf"{own}='([^']*)'", message):
-            message = re.sub(rf"{name}='{re.escape(given)}'( or) '(\w+)'", rf"{name}='{given}'\1 \2", message)
             message = message.replace(f"{name}='{given}'", f"{option} {shlex.quote(given)}")
-        message = re.sub(rf"{own}=(?=None\b)", f"{option} ", message)
+        message = re.sub(rf"{own}=True\b", option, message)
+        message = re.sub(rf"{own}=(?=[\w.-])", f"{option} ", message)
         message = re.sub(rf"{own}=", option, message)
-        message = re.sub(rf"^{name}(?=:| must| is needed)", option, message)
+        message = re.sub(rf"^{name}(?=:| must)", option, message)
         if name and "_" in name:
             message = re.sub(rf"{own}\b", option, message)
     message = re.sub(r"\bpass (?=--)", "give ", message).replace(" None", " none")
@@ -251,6 +261,8 @@ def _toml(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             content: dict[str, Any] = toml.load(file)
+    except OSError as error:
+        raise Misuse(f"--config: {str(path)!r} cannot be read ({error.strerror})") from None
     except (toml.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Misuse(f"--config: {str(path)!r} is not TOML: {error}") from None
     return content
@@ -302,7 +314,7 @@ def require_file(flag: str, file: Path | None, endings: Sequence[str] = ()) -> N
     if file is None:
         return
     if endings and file.suffix.lower() not in endings:
-        raise Misuse(f"{flag}: a file that ends in {' or '.join(endings)} is needed, not {str(file)!r}")
+        raise Misuse(f"{flag}: the name must end in {' or '.join(endings)}, but {str(file)!r} does not")
     try:
         if file.exists():
             file.open("r+b").close()  # this changes nothing
@@ -381,7 +393,7 @@ def warnings_shown() -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         yield
     for line in dict.fromkeys(str(warning.message) for warning in caught):
-        typer.echo(f"discreet: {line}", err=True)
+        typer.echo(f"discreet: {in_options(line, _running.get())}", err=True)
 
 
 def is_json() -> bool:

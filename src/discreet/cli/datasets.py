@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from discreet.cli.common import Commands, command, completing, grid, show
-from discreet.errors import DataError
+from discreet.cli import inputs
+from discreet.cli.common import Commands, Misuse, command, completing, grid, require_folder, show
 
 SEED = 0  # the same files for everyone
 
@@ -15,7 +15,7 @@ complete_names = completing("discreet.data.datasets", "CATALOG")
 app = typer.Typer(
     cls=Commands,
     rich_markup_mode=None,
-    help="List, fetch and describe the data sets of the papers; make one up.",
+    help="List, fetch and describe the data sets of the papers, or generate one.",
     no_args_is_help=True,
 )
 
@@ -39,7 +39,7 @@ def list_() -> None:
                 "value_range": data.value_range,
                 "path": path,
                 "downloads": [source.url for source in data.downloads],
-                "licence": data.licence,
+                "license": data.license,
             }
         )
         where = path or ("can be fetched" if data.downloads else "bring your own file")
@@ -63,7 +63,7 @@ def fetch(
     from discreet.data import archives, datasets
 
     data = datasets.find(name)
-    archives.tell_licence(data.name, data.licence)
+    archives.tell_license(data.name, data.license)
     found = data.where()
     if found is None and not data.downloads:
         raise datasets.cannot_download(data)
@@ -81,10 +81,10 @@ def describe(
 
     Example: discreet datasets describe ratings.parquet
     """
-    from discreet.data import datasets, read
+    from discreet.data import datasets
 
     is_table = source is None and not datasets.known(name) and (Path(name).suffix or "*" in name)
-    ratings = read(name) if is_table else datasets.load(name, source)
+    ratings = inputs.Table().read(name, argument="name") if is_table else datasets.load(name, source)
     described: Any = ratings.describe()
     show(described, str(described))
 
@@ -92,11 +92,11 @@ def describe(
 @command(app)
 def sample(
     folder: Annotated[Path, Argument(help="Where to write; by default the current folder.")] = Path(),
-    users: Annotated[int, Option(help="How many people to make up.", min=1)] = 20_000,
+    users: Annotated[int, Option(help="How many people to generate.", min=1)] = 20_000,
     items: Annotated[int, Option(help="How many films.", min=10)] = 300,
     ratings: Annotated[int, Option(help="How many ratings.", min=1)] = 1_000_000,
 ) -> None:
-    """Make up ratings.parquet and movies.csv, to try the other commands on. Existing files are never replaced.
+    """Generate ratings.parquet and movies.csv, to try the other commands. The command never replaces files.
 
     Example: discreet datasets sample
     """
@@ -106,7 +106,10 @@ def sample(
 
     paths = [folder / "ratings.parquet", folder / "movies.csv"]
     if there := [str(path) for path in paths if path.exists()]:
-        raise DataError(f"{' and '.join(there)}: already there, and not replaced; name another folder")
+        raise Misuse(f"FOLDER: {' and '.join(there)} exist, and are not replaced; name another folder")
+    if ratings > users * items:
+        raise Misuse(f"--ratings: {users:,} users can rate {items:,} items at most {users * items:,} times")
+    require_folder("FOLDER", folder)
     folder.mkdir(parents=True, exist_ok=True)
     made = movielens_like(users, items, ratings, random_state=SEED)
     table, films = made.to_arrow(), made.catalogue.to_arrow()

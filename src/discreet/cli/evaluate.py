@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BASELINES = ("DPMeanRating", "DPPopularity", "MeanRating", "Popularity")
 EXPLICIT, IMPLICIT = ["rmse", "mae", "recall@20"], ["recall@20", "ndcg@100"]
 
-Relevant = Annotated[float | None, Option(help="Ranking metrics count only targets of at least this rating.")]
+Relevant = Annotated[float | None, Option(help="The lowest rating that counts as a target of ranking metrics.")]
 SplitBy = Annotated[
     Literal["random", "time"], Option(help="Whether that share is drawn at random, or is the latest of all by time.")
 ]
@@ -44,18 +44,19 @@ def evaluate(
         Argument(metavar="[MODEL] TABLE", help="A saved model and test data; or, with --model, all the data."),
     ],
     *,
-    history: Annotated[str | None, Option(help="What a saved model knows of test users: its training data.")] = None,
+    history: Annotated[
+        str | None, Option(help="What a saved model knows about the test users: its training data.")
+    ] = None,
     model: inputs.ModelName = None,
     split: Annotated[float, Option(help="With --model: the share of the table to test on.")] = 0.1,
     split_by: SplitBy = "random",
     seed: Annotated[int, Option(help="With --model: the seed of that split.", min=0)] = 0,
     settings: inputs.Settings = None,
-    metrics: Annotated[str | None, Option(help="Such as rmse,recall@20,ndcg@100.")] = None,
+    metrics: Annotated[str | None, Option(help="The metrics, such as rmse,recall@20,ndcg@100.")] = None,
     relevant: Relevant = None,
     buckets: Annotated[int | None, Option(help="Also measure in this many buckets of items or users.")] = None,
     bucket_by: Annotated[
-        Literal["items", "history"],
-        Option(help="Buckets with equal numbers of items, by popularity; or of users, by their history."),
+        Literal["items", "history"], Option(help="Bucket items by popularity, or users by the length of their history.")
     ] = "items",
     plot: Annotated[Path | None, Option(help="Where to draw the result: .png, .svg, .pdf.")] = None,
     table: inputs.TestedTable,
@@ -65,7 +66,7 @@ def evaluate(
 
     Example: discreet evaluate ratings.parquet --model dpals --epsilon 1 --delta 1e-6 --items movies.csv --range 0.5 5
 
-    The numbers are exact, about private people, and for the owner's eyes only.
+    The numbers are exact and about private people: they are for the owner only.
     """
     from discreet.evaluate import evaluate as compute
     from discreet.models.storage import load
@@ -78,8 +79,8 @@ def evaluate(
     if history is not None:
         saved = load(sources[0])
         test, past = (
-            inputs.for_model(saved, table.read(source), name)
-            for source, name in ((sources[1], "test"), (history, "history"))
+            inputs.for_model(saved, table.read(source, argument=name), name)
+            for source, name in ((sources[1], "TABLE"), (history, "history"))
         )
         options |= {"metrics": _fitting(saved, test, asked), "buckets": buckets, "bucket_by": bucket_by}
         results = {type(saved).__name__: compute(saved, test, history=past, **options)}
@@ -251,11 +252,13 @@ def tradeoff(
             "A model: dpals, dpsvd, …; may be repeated. By default the private one for this kind of data."
         ),
     ] = None,
-    epsilons: Annotated[str, Option(help="The budgets to try.")] = "0.5,1,2,5,10",
-    repeats: Annotated[int, Option(help="How many draws of the noise at each.", min=1)] = 3,
+    epsilons: Annotated[str, Option(help="The epsilons to try.")] = "0.5,1,2,5,10",
+    repeats: Annotated[int, Option(help="How many fits at each, with fresh noise.", min=1)] = 3,
     delta: inputs.Delta = None,
     settings: inputs.Settings = None,
-    metrics: Annotated[str | None, Option(help="Such as rmse,recall@20. The recommendation is by the first.")] = None,
+    metrics: Annotated[
+        str | None, Option(help="The metrics, such as rmse,recall@20. The recommendation uses the first.")
+    ] = None,
     relevant: Relevant = None,
     split: Annotated[float, Option(help="The share of the table to test on.")] = 0.1,
     split_by: SplitBy = "random",
@@ -273,7 +276,7 @@ def tradeoff(
 
     Example: discreet tradeoff ratings.parquet --epsilons 1,4 --delta 1e-6 --items movies.csv --range 0.5 5
 
-    If it is interrupted, the same command continues. The numbers are exact, and for the owner's eyes only.
+    If the command is interrupted, run it again to continue. The numbers are exact, and for the owner only.
     """
     if report is not None or plot is not None:
         figure("--plot and --report")
@@ -301,7 +304,7 @@ def tradeoff(
         )
     except KeyboardInterrupt:
         typer.echo(f"discreet: stopped; finished runs are in {str(results)!r}; the same command continues", err=True)
-        raise
+        raise typer.Exit(130) from None
     files = {"report": report, "plot": plot, "curve": curve}
     if report is not None:
         report.write_text(found.html(), encoding="utf-8")
@@ -335,7 +338,7 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in by_commas(text) or ()]
     except ValueError:
-        raise Misuse(f"--epsilons: numbers separated by commas are needed, such as 0.5,1,2, not {text!r}") from None
+        raise Misuse(f"--epsilons: {text!r} must be numbers separated by commas, such as 0.5,1,2") from None
 
 
 def _show_tradeoff(found: "Tradeoff", results: Path, files: dict[str, str]) -> None:

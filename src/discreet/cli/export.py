@@ -95,13 +95,13 @@ def export(
 def serve(
     model: inputs.SavedModel,
     *,
-    host: Annotated[str, Option(help="The address to listen on; 0.0.0.0 is all addresses.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="The port; 0 is any free one.", min=0, max=65535)] = 8000,
+    host: Annotated[str, Option(help="The address to listen on; 0.0.0.0 means all addresses.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 means any free port.", min=0, max=65535)] = 8000,
     page: Page,
     allowed_hosts: Annotated[
-        str | None, Option(help="More host names to answer to, such as a.example.org,b; '*' is any name.")
+        str | None, Option(help="More host names to answer to, such as a.example.org,b; '*' means any name.")
     ] = None,
-    max_body: Annotated[int, Option(help="The most bytes in a request.", min=1)] = 256 * 1024,
+    max_body: Annotated[int, Option(help="The largest request, in bytes.", min=1)] = 256 * 1024,
     max_batch: Annotated[int, Option(help="The most histories in a request.", min=1)] = 100,
     verbose: Annotated[bool, Option("--verbose", help="Log a line for each request, without its content.")] = False,
 ) -> None:

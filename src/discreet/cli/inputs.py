@@ -45,7 +45,7 @@ class Columns:
 
     user: Annotated[str | None, Option(help="The column of users; by default guessed from its name.")] = None
     item: Annotated[str | None, Option(help="The column of items; by default guessed from its name.")] = None
-    value: Annotated[str | None, Option(help="The column of ratings; by default guessed from its name; or none.")] = (
+    value: Annotated[str | None, Option(help="The column of ratings, or none; by default guessed from its name.")] = (
         None
     )
     time: Annotated[str | None, Option(help="The column of times, or none; by default guessed from its name.")] = None
@@ -57,11 +57,10 @@ class Table(Columns):
     """How a table is read: arguments of `discreet.read`."""
 
     items: Annotated[
-        str | None, Option(help="The catalog, which is public: a file or a SELECT. In train also: private.")
+        str | None, Option(help="The public catalog: a file or a SELECT. For train, also the word private.")
     ] = None
     value_range: Annotated[
-        tuple[float, float] | None,
-        Option("--range", help="The lowest and the highest possible rating, which are public."),
+        tuple[float, float] | None, Option("--range", help="The lowest and highest possible rating; both are public.")
     ] = None
     observed_items_are_public: Annotated[
         bool, Option("--observed-items-are-public", help="Declare that the set of items in the table is public.")
@@ -70,19 +69,23 @@ class Table(Columns):
     threshold: Annotated[float | None, Option(help="With --implicit: leave out lower ratings.")] = None
     on_duplicate: Annotated[
         Literal["last", "first", "mean", "sum", "raise"],
-        Option(help="What to do if a user has several rows for an item."),
+        Option(help="Which value counts if a user has several rows for an item."),
     ] = "last"
     on_invalid: Annotated[
         Literal["raise", "drop", "clip"], Option(help="What to do with ratings that are missing or out of range.")
     ] = "raise"
-    on_unknown: Annotated[Literal["raise", "drop"], Option(help="What to do with rows of unknown items.")] = "raise"
+    on_unknown: Annotated[
+        Literal["raise", "drop"], Option(help="What to do with rows about items outside the catalog.")
+    ] = "raise"
     separator: Annotated[str | None, Option(help="The separator of a CSV file; guessed by default.")] = None
     time_format: Annotated[
         str | None, Option(help="How times are written, such as %d/%m/%Y; by default numbers or ISO 8601.")
     ] = None
 
-    def read(self, source: str, *, private: bool = False, chooses: bool = False) -> "Interactions":
-        """Read a table, or a data set if there is no such file.
+    def read(
+        self, source: str, *, private: bool = False, chooses: bool = False, argument: str = "source"
+    ) -> "Interactions":
+        """Read a table, or a data set if there is no such file. Errors about the file name the `argument`.
 
         With `private`, public inputs must be declared; only a command that `chooses` items takes private ones.
         """
@@ -100,7 +103,10 @@ class Table(Columns):
         else:
             given |= {"items": observed_items_are_public} if self.observed_items_are_public else {}
             given |= {name: None for name in ("value", "time") if given.get(name) == "none"}
-            ratings = read(source, **given)
+            try:
+                ratings = read(source, **given)
+            except DataError as error:
+                raise DataError(re.sub("^source:", f"{argument}:", str(error))) from None
         if self.implicit:
             if self.threshold is not None and ratings.implicit:
                 raise DataError("threshold: the table has no ratings to compare with it; leave out --threshold")
@@ -173,7 +179,7 @@ def model_option(help: str) -> Any:
 
 
 ModelName = Annotated[
-    str | None, model_option("Which model: dpals, dpsvd, als, …; by default the private one for this kind of data.")
+    str | None, model_option("The model: dpals, dpsvd, als, …; by default the private one for this kind of data.")
 ]
 Settings = Annotated[
     list[str] | None, Option("--set", help="A parameter of the model, such as rank=64; may be repeated.")
@@ -192,10 +198,10 @@ class Budget:
 
     HEADING: ClassVar = "The budget"
 
-    epsilon: Annotated[float | None, Option(help="What a private model may spend.")] = None
+    epsilon: Annotated[float | None, Option(help="What the model may spend; for private models.")] = None
     delta: Delta = None
-    ledger: Annotated[str | None, Option(help="The ledger that pays for a private model: a file or a URL.")] = None
-    ledger_name: Annotated[str, Option(help="Which ledger of that database.")] = "default"
+    ledger: Annotated[str | None, Option(help="The ledger that pays for the model: a file or a URL.")] = None
+    ledger_name: Annotated[str, Option(help="The name of the ledger in that database.")] = "default"
 
     def open(self, model: type["Model"]) -> "Ledger | None":
         """The ledger that pays for a model."""
@@ -213,14 +219,14 @@ def ledger_url(where: str) -> str:
     return where if "://" in where else f"sqlite:///{where}"
 
 
-def opened(where: str, name: str) -> "Ledger":
+def opened(where: str, name: str, argument: str = "ledger") -> "Ledger":
     """A ledger that exists: a wrong path is not a new budget."""
     from discreet.privacy import Ledger
 
     try:
         return Ledger(ledger_url(where), name=name, create=False)
     except PrivacyError as error:
-        what, begin, _ = str(error).replace("url:", "ledger:", 1).partition("; give epsilon and delta to begin")
+        what, begin, _ = str(error).replace("url:", f"{argument}:", 1).partition("; give epsilon and delta to begin")
         hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
         raise PrivacyError(what + hint) from None
 
@@ -257,11 +263,13 @@ def make(model: type["Model"], settings: Sequence[str], epsilon: float | None, d
     for text in settings:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
-            raise Misuse(f"--set: name=value is needed, for instance rank=64, not {text!r}")
+            raise Misuse(f"--set: {text!r} must look like name=value, for instance rank=64")
         values[name.strip()] = parameter(model, name.strip(), value.strip())
     for name, number in zip(PRIVATE, (epsilon, delta), strict=True):
         if number is not None:
             _require(model, name)
+            if name in values:
+                raise Misuse(f"--set {name} and --{name}: give one of them")
             values[name] = number
     parameters = inspect.signature(model).parameters.items()
     missing = [name for name, param in parameters if param.default is param.empty and name not in values]
@@ -313,18 +321,14 @@ def chosen(model: "Model", ratings: "Interactions") -> "Model":
     return model.choose(ratings) if isinstance(model, Recommender) else model
 
 
-def parameter(model: type["Model"], name: str, text: str) -> Any:
+def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -> Any:
     """A parameter of a model, from text, in a type that its constructor takes."""
-    parameters = inspect.signature(model).parameters
-    if name not in parameters:
+    if not takes(model, name):
         if name in PRIVATE:
             _require(model, name)
-        raise Misuse(f"--set: {model.__name__} has no parameter {name!r}; it has {', '.join(parameters)}")
-    default = parameters[name].default
-    try:
-        hint = get_type_hints(model.__init__).get(name, Any)
-    except NameError:  # a type that is imported for type checkers only
-        hint = Any if default in (None, inspect.Parameter.empty) else type(default)
+        names = ", ".join(inspect.signature(model).parameters)
+        raise Misuse(f"{flag}: {model.__name__} has no parameter {name!r}; it has {names}")
+    hint = get_type_hints(model).get(name, Any)
     try:
         return _converted(hint, text)
     except ValueError:
@@ -332,7 +336,7 @@ def parameter(model: type["Model"], name: str, text: str) -> Any:
             " or ".join(map(str, get_args(kind))) if get_origin(kind) is Literal else KINDS.get(kind, "a list a,b,…")
             for kind in _members(hint)
         ]
-        raise Misuse(f"--set: {name} needs {' or '.join(words)}, not {text!r}") from None
+        raise Misuse(f"{flag}: {name} needs {' or '.join(words)}, not {text!r}") from None
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

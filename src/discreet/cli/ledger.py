@@ -21,7 +21,7 @@ app = typer.Typer(
 NUMBERS = ("epsilon", "total")  # of a fit
 
 Where = Annotated[str, Argument(help="A file (ledger.db), or sqlite:///… or postgresql://…")]
-Name = Annotated[str, Option(help="Which ledger of the database.")]
+Name = Annotated[str, Option(help="The name of the ledger in the database.")]
 
 
 @command(app)
@@ -32,7 +32,7 @@ def create(
     name: Name = "default",
     threshold_delta: Annotated[
         float | None,
-        Option(help="The part of delta to keep for `discreet train --items private`, a fifth of its delta."),
+        Option(help="The part of delta to keep for `discreet train --items private`; it takes a fifth of its delta."),
     ] = None,
 ) -> None:
     """Begin a ledger with a budget, for `discreet train --ledger` and other commands to spend.
@@ -58,7 +58,7 @@ def show_(
 
     Example: discreet ledger show ledger.db
     """
-    ledger = opened(where, name)
+    ledger = opened(where, name, "where")
     spent, left = ledger.spent, ledger.remaining
     fits = _fits(ledger)
     data = {
@@ -121,7 +121,7 @@ def export(
 
     Example: discreet ledger export ledger.db > ledger.json
     """
-    ledger = opened(where, name)
+    ledger = opened(where, name, "where")
     if statement:
         typer.echo(ledger.statement().json() if is_json() else str(ledger.statement()))
     else:
@@ -134,7 +134,7 @@ def verify(where: Where, name: Name = "default") -> None:
 
     Example: discreet ledger verify ledger.db
     """
-    ledger = opened(where, name)
+    ledger = opened(where, name, "where")
     ledger.verify()
     count = len(ledger.entries)
     entries = f"{count} {'entry' if count == 1 else 'entries'}"
@@ -144,16 +144,18 @@ def verify(where: Where, name: Name = "default") -> None:
 @command(app)
 def close(
     where: Where,
-    reservation: Annotated[str | None, Argument(help="Which one; without it, open reservations are listed.")] = None,
+    reservation: Annotated[
+        str | None, Argument(help="The reservation to close; without it, list the open ones.")
+    ] = None,
     name: Name = "default",
 ) -> None:
-    """Return the rest of a reservation whose process was killed; or list the open reservations.
+    """Return what a killed process had reserved and not released, or list the open reservations.
 
     Example: discreet ledger close ledger.db
 
     A closed fit cannot continue. `discreet train` with --resume finishes an interrupted fit at no further cost.
     """
-    ledger = opened(where, name)
+    ledger = opened(where, name, "where")
     if reservation is None:
         found = ledger.open_reservations()
         show({"open_reservations": found}, *(found or ["No reservation is open."]))

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from discreet.cli import inputs
 from discreet.cli.common import Misuse, grid, is_json, require_file, show, warnings_shown
-from discreet.errors import DataError
+from discreet.errors import DataError, UnknownItem
 
 if TYPE_CHECKING:
     from discreet.data import Catalogue, Interactions
@@ -26,12 +26,12 @@ def recommend(
     history: Annotated[str | None, Option(help="What one person likes: item=rating,… or item,… or a file.")] = None,
     users: Annotated[str | None, Option(help="The ratings of many people: a table, as for train.")] = None,
     similar: Annotated[str | None, Option(help="List items similar to this one.")] = None,
-    n: Annotated[int, Option("-n", "--n", help="How many.", min=1)] = 10,
+    n: Annotated[int, Option("-n", "--n", help="How many items to list.", min=1)] = 10,
     allow: Annotated[str | None, Option(help=f"Recommend only these: {IDS}")] = None,
     deny: Annotated[str | None, Option(help=f"Never recommend these: {IDS}")] = None,
-    include_seen: Annotated[bool, Option("--include-seen", help="Also recommend items of the history.")] = False,
+    include_seen: Annotated[bool, Option("--include-seen", help="Also recommend items in the history.")] = False,
     on_unknown: Annotated[Literal["raise", "warn", "ignore"], Option(help="What to do with unknown items.")] = "raise",
-    explain: Annotated[bool, Option("--explain", help="Show which items of the history matter most.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Show which items in the history matter most.")] = False,
     out: Annotated[Path | None, Option("--out", "-o", help="With --users: a .parquet or .csv file for all.")] = None,
     title_column: inputs.TitleColumn = None,
     columns: inputs.Columns,
@@ -43,7 +43,10 @@ def recommend(
     _require_one(history, users, similar, explain, out)
     loaded = _loaded(model, title_column)
     if similar is not None:
-        found = loaded.similar_items(inputs.as_ids(loaded, [similar], "similar")[0], n)
+        (item,) = inputs.as_ids(loaded, [similar], "similar")
+        if item not in loaded.items_:
+            raise UnknownItem(f"similar: the model does not know {similar!r}; `discreet items {model}` finds items")
+        found = loaded.similar_items(item, n)
         show({"similar_to": similar, **_listed(found)}, *_table(found))
         return
     allowed, denied = (
@@ -56,17 +59,17 @@ def recommend(
             _to_one(loaded, _history(loaded, history), options, explain)
         else:
             assert users is not None
-            table = inputs.Table(**vars(columns)).read(users)
+            table = inputs.Table(**vars(columns)).read(users, argument="users")
             _to_many(loaded, inputs.for_model(loaded, table, "users"), options, out)
 
 
 def items(
     model: inputs.SavedModel,
-    search: Annotated[str | None, Argument(help="Words of a title; all of them must occur. Without it: all.")] = None,
+    search: Annotated[str | None, Argument(help="Words that a title must have. Without it, all items.")] = None,
     n: Annotated[int, Option("-n", "--n", help="How many to show.", min=1)] = 20,
     title_column: inputs.TitleColumn = None,
 ) -> None:
-    """Find items of a model by their titles: their ids are what --history, --allow and --similar take.
+    """Find items by title. Their ids are what --history, --allow and --similar take.
 
     Example: discreet items model "film 12"
     """

@@ -17,15 +17,21 @@ complete_names = completing("discreet.papers", "NAMES")
 
 
 def reproduce(
-    name: Annotated[str | None, Argument(help="Such as dpals-fig4; see --list.", autocompletion=complete_names)] = None,
-    list_all: Annotated[bool, Option("--list", help="List all tables and figures, and if their data is here.")] = False,
+    name: Annotated[
+        str | None, Argument(help="A table or figure, such as dpals-fig4; see --list.", autocompletion=complete_names)
+    ] = None,
+    list_all: Annotated[
+        bool, Option("--list", help="List all tables and figures, and whether their data is here.")
+    ] = False,
     runs: Annotated[int | None, Option(help="Runs of each point; by default as in the paper.", min=1)] = None,
-    as_published: Annotated[bool, Option("--as-published", help="Only with the noise that was published.")] = False,
-    exact: Annotated[bool, Option("--exact", help="Only with the noise that epsilon needs.")] = False,
+    as_published: Annotated[bool, Option("--as-published", help="Use only the noise that was published.")] = False,
+    exact: Annotated[bool, Option("--exact", help="Use only the noise that epsilon needs.")] = False,
     generated: Annotated[bool, Option("--generated", help="Use made-up data of the same size; rows say so.")] = False,
     data: Annotated[str | None, Option(help="Use this data set instead of the paper's; every row says so.")] = None,
     source: Annotated[Path | None, Option(help="The file of the data set, if it is elsewhere.")] = None,
-    quick: Annotated[bool, Option("--quick", help="Use little data, few points, one run: does it work?")] = False,
+    quick: Annotated[
+        bool, Option("--quick", help="Use little data, few points and one run, to check that it works.")
+    ] = False,
     out: Annotated[Path | None, Option(help="A .json file for the rows. Rows that it has are not run again.")] = None,
     plot: Annotated[Path | None, Option(help="Where to draw the figure: .svg, .png, .pdf.")] = None,
 ) -> None:

@@ -18,16 +18,16 @@ def split(
     by: Annotated[
         Literal["random", "time"], Option(help="Whether shares are drawn at random, or are the latest of all by time.")
     ] = "random",
-    seed: Annotated[int, Option(help="The seed of the draw.", min=0)] = 0,
+    seed: Annotated[int, Option(help="The seed of the random draw.", min=0)] = 0,
     file_format: Annotated[Literal["parquet", "csv"], Option("--format", help="The format of the files.")] = "parquet",
     table: inputs.TrainingTable,
 ) -> None:
-    """Divide a table into train, test and, if asked for, valid. Existing files are never replaced.
+    """Divide a table into train, test and, with --valid, valid. The command never replaces files.
 
     Example: discreet split ratings.parquet --out parts --test 0.2
 
-    The parts hold what people did, as the table does. `discreet evaluate model parts/test.parquet --history
-    parts/train.parquet` measures a model that was trained on parts/train.parquet.
+    The parts are as private as the table. `discreet evaluate model parts/test.parquet --history parts/train.parquet`
+    measures a model that was trained on parts/train.parquet.
     """
     from pyarrow import csv, parquet
 
@@ -36,7 +36,7 @@ def split(
     names = ["train", *(["valid"] if valid else []), "test"]
     paths = {name: out / f"{name}.{file_format}" for name in names}
     if there := [str(path) for path in paths.values() if path.exists()]:
-        raise Misuse(f"--out: {' and '.join(there)}: already there, and not replaced; name another folder")
+        raise Misuse(f"--out: {' and '.join(there)} exist, and are not replaced; name another folder")
     require_folder("--out", out)
     parts = splits.holdout(table.read(source), by=by, valid=valid, test=test, random_state=seed)
     out.mkdir(parents=True, exist_ok=True)

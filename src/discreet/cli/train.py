@@ -22,7 +22,6 @@ from discreet.cli.common import (
     typed,
     warnings_shown,
 )
-from discreet.errors import ModelError
 from discreet.validation import round_up
 
 if TYPE_CHECKING:
@@ -44,23 +43,27 @@ def train(
     features: inputs.Features = None,
     title_column: inputs.TitleColumn = None,
     continued: Annotated[
-        Path | None, Option("--continue", help="A saved model to start from, at the price of one more fit.")
+        Path | None, Option("--continue", help="A saved model to continue, at the cost of one more fit.")
     ] = None,
     table: inputs.TrainingTable,
     budget: inputs.Budget,
     statement: Annotated[list[Path] | None, Option(help="Where to write the statement: .html, .md or .json.")] = None,
-    resume: Annotated[bool, Option("--resume", help="Finish the interrupted fit in --out, already paid for.")] = False,
-    discard: Annotated[bool, Option("--discard", help="Begin again. What that fit has released stays spent.")] = False,
+    resume: Annotated[
+        bool, Option("--resume", help="Finish the interrupted fit in --out, which is already paid for.")
+    ] = False,
+    discard: Annotated[
+        bool, Option("--discard", help="Discard that fit and begin again. What it released stays spent.")
+    ] = False,
 ) -> None:
-    """Learn a model from a table of who liked what, and save it.
+    """Train a model on a table of who liked what, and save it.
 
     Example: discreet train ratings.parquet --epsilon 1 --delta 1e-6 --items movies.csv --range 0.5 5 --out model
 
-    It first says what it will do and what that costs. If a private fit is interrupted, --out keeps what was paid for:
-    run the same command with --resume to finish it.
+    The command first shows what it will do and what that costs. If a private fit is interrupted, --out keeps what was
+    paid for. To finish the fit, run the same command with --resume.
     """
+    from discreet.data.catalogue import require_columns
     from discreet.models import unfinished
-    from discreet.models.features import require_columns
 
     files = statement or []
     fit = out / UNFINISHED
@@ -189,9 +192,9 @@ def _interruption_reported(ctx: typer.Context, model: Any, n_items: int | str, f
 def require_writable(out: Path, files: list[Path]) -> None:
     """Raise unless the model and its statements can be written, before hours of training."""
     if out.exists() and not out.is_dir():
-        raise ModelError(f"{str(out)!r}: it exists and is not a folder; give another")
+        raise Misuse(f"--out: {str(out)!r} is not a folder; name another")
     if out.is_dir() and {file.name for file in out.iterdir()} - {UNFINISHED} and not (out / "model.json").exists():
-        raise ModelError(f"{str(out)!r}: this folder is not empty and holds no model; give another, or empty it")
+        raise Misuse(f"--out: {str(out)!r} is not empty and holds no model; name another folder, or empty it")
     require_folder("--out", out)
     for file in files:
         if file.resolve().parent == out.resolve():

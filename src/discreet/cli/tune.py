@@ -26,16 +26,20 @@ def tune(
     space: Annotated[
         list[str] | None, Option("--try", help="Values of a parameter, such as n_steps=2,4,8; all combinations count.")
     ] = None,
-    out: Annotated[Path | None, Option("--out", "-o", help="The folder for the model; without it, a preview.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="The folder for the model. Without it, only a preview.")
+    ] = None,
     model: inputs.ModelName = None,
     settings: inputs.Settings = None,
     trials: Annotated[float, Option(help="The average number of trials; the real one is secret.")] = 5.0,
-    law: Annotated[str, Option(help="The law of their number: poisson, geometric or logarithmic.")] = "poisson",
-    metric: Annotated[str | None, Option(help="What trials are compared by: rmse, recall@20, …")] = None,
+    law: Annotated[
+        str, Option(help="The distribution of their number: poisson, geometric or logarithmic.")
+    ] = "poisson",
+    metric: Annotated[str | None, Option(help="The metric that trials are compared by: rmse, recall@20, …")] = None,
     table: inputs.TrainingTable,
     budget: SearchBudget,
 ) -> None:
-    """Choose parameters by a private search, all of it paid for; or, without --out, show what a trial would get.
+    """Choose parameters by a private search that pays for every trial. Without --out, show what a trial would get.
 
     Example: discreet tune ratings.parquet --try n_steps=2,4 --epsilon 4 --delta 1e-6 --items movies.csv --range 0.5 5
 
@@ -94,8 +98,8 @@ def _space(cls: Any, tried: list[str]) -> dict[str, list[Any]]:
     for text in tried:
         name, sign, values = (part.strip() for part in text.partition("="))
         if not sign or not values:
-            raise Misuse(f"--try: name=value,value is needed, for instance n_steps=2,4,8, not {text!r}")
+            raise Misuse(f"--try: {text!r} must look like name=value,value, for instance n_steps=2,4,8")
         if name in found:
             raise Misuse(f"--try: {name} is given twice; put all its values after one =")
-        found[name] = [inputs.parameter(cls, name, part) for part in by_commas(values) or ()]
+        found[name] = [inputs.parameter(cls, name, part, "--try") for part in by_commas(values) or ()]
     return found

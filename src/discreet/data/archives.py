@@ -1,4 +1,4 @@
-"""The files of a data set, given, found or downloaded, and how to unpack archives, which may come from anyone."""
+"""Find or download the files of a data set, and unpack archives, which are not trusted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def cache_folder() -> Path:
 
 
 def folders() -> list[Path]:
-    """Where files are looked for, in this order: `../shared/data` beside a checkout, and the cache."""
+    """The folders that are searched, in this order: `../shared/data` next to a checkout, and the cache."""
     found = [cache_folder()]
     checkout = Path(__file__).resolve().parents[3]
     if not os.environ.get(ENVIRONMENT) and (checkout / "pyproject.toml").is_file():
@@ -79,11 +79,11 @@ def at_hand(*names: str) -> Path | None:
     return next((folder / name for folder in folders() for name in names if (folder / name).exists()), None)
 
 
-def tell_licence(name: str, licence: str) -> None:
+def tell_license(name: str, license: str) -> None:
     """Mention the license of a data set, once in a process."""
     if name not in _told:
         _told.add(name)
-        log.warning("%s: %s", name, licence)
+        log.warning("%s: %s", name, license)
 
 
 class _Progress(Bar):

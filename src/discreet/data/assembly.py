@@ -129,6 +129,7 @@ class Rows:
     unknown: int = 0  # rows dropped because their item is not in the catalog
     example: Any = None  # one such item
     repeated: int = 0  # rows merged into another row of the same user and item
+    pair: tuple[Any, Any] | None = None  # one such user and item
 
 
 @dataclass
@@ -312,12 +313,9 @@ def _merge_repeated(rows: Rows, policy: str, allocate: Allocate, is_query: bool)
         new = np.ones(len(items), dtype=bool)
         new[1:] = (items[1:] != items[:-1]) | (owner[1:] != owner[:-1])
         heads = np.flatnonzero(new)
-        if policy == "raise" and len(heads) < len(items):
-            at = int(np.flatnonzero(~new)[0])
-            raise DataError(
-                f"on_duplicate: user {rows.users[int(owner[at])]!r} has item {rows.items[int(items[at])]!r} "
-                "more than once; pass on_duplicate='last', 'first', 'mean' or 'sum', or remove the repeats"
-            )
+        if rows.pair is None and len(heads) < len(items):
+            at = int(new.argmin())
+            rows.pair = rows.users[int(owner[at])], rows.items[int(items[at])]
         keys = [key for key in (values if is_query else None, times) if key is not None]
         order = np.lexsort((*keys, np.cumsum(new)))  # stable: equal rows stay in order of arrival
         values, times = values[order], None if times is None else times[order]

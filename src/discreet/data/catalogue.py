@@ -16,6 +16,7 @@ import math
 import os
 import re
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -292,7 +293,8 @@ class Ids(Sequence[Any]):
             twice = numpy_of(counts.field("counts")) > 1
             if twice.any():
                 shown = counts.field("values")[int(twice.argmax())].as_py()
-                raise DataError(f"{what}: {int(twice.sum())} ids are given more than once, for instance {shown!r}")
+                more = f", and so do {int(twice.sum()) - 1:,} others" if twice.sum() > 1 else ""
+                raise DataError(f"{what}: the id {shown!r} occurs more than once{more}; each needs a row of its own")
             self._distinct = True
         return self
 
@@ -544,6 +546,51 @@ class Catalogue:
     def to_frame(self, library: str | None = None) -> Any:
         """The same as a data frame of a library: "pandas", "polars" or "pyarrow"."""
         return to_library(self.to_arrow(), library)
+
+
+# -- columns that describe items, as numbers
+
+MOST_CATEGORIES = 100  # of one column; rarer ones are left out
+
+
+def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
+    """Columns of the catalog as numbers: one for each category of a text column, one of unit variance for numbers."""
+    if isinstance(names, str):
+        raise DataError(f"features: a list of columns is needed, for instance [{names!r}]")
+    require_columns(catalogue, names)
+    columns = [column for name in names for column in _feature_columns(catalogue, name)]
+    return np.column_stack(columns) if columns else np.zeros((len(catalogue), 0))
+
+
+def require_columns(catalogue: Catalogue, names: Sequence[str]) -> None:
+    """Raise unless a catalog has these columns."""
+    for name in names:
+        if name not in catalogue.names:
+            telling = [other for other in catalogue.names if other != catalogue.title_column]
+            instead = f"; columns that describe items: {', '.join(telling)}" if telling else ", nor others that help"
+            raise DataError(f"features: the catalog has no column {name!r}{instead}")
+
+
+def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
+    entries = catalogue.column(name)
+    present = [entry for entry in entries if entry is not None]
+    if all(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in present):
+        numbers = np.array([np.nan if entry is None else float(entry) for entry in entries])
+        known = np.isfinite(numbers)
+        if not known.any() or np.ptp(numbers[known]) == 0:
+            return []
+        centered = np.where(known, numbers - numbers[known].mean(), 0.0)
+        return [centered / np.sqrt(np.mean(centered[known] ** 2))]
+    tags = [set() if entry is None else _tags(entry) for entry in entries]
+    counts = Counter(tag for own in tags for tag in own)
+    common = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_CATEGORIES]
+    # Each item's categories have length 1 together, as its numbers do.
+    return [np.array([(tag in own) / np.sqrt(max(len(own), 1)) for own in tags]) for tag in common]
+
+
+def _tags(entry: Any) -> set[str]:
+    tags = entry if isinstance(entry, list | tuple) else str(entry).split("|")
+    return {str(tag).strip() for tag in tags if str(tag).strip()}
 
 
 def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

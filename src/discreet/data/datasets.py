@@ -40,7 +40,7 @@ FOLDS = ("u1", "u2", "u3", "u4", "u5", "ua", "ub")
 JOKES = {str(joke) for joke in range(1, 101)}
 
 
-MOVIELENS_LICENCE = (
+MOVIELENS_LICENSE = (
     "MovieLens (Harper and Konstan 2015) is for research; it may not be redistributed, nor used for revenue "
     "without permission. See https://grouplens.org/datasets/movielens"
 )
@@ -56,7 +56,7 @@ class DataSet:
     users: int
     items: int
     value_range: tuple[float, float]
-    licence: str
+    license: str
     downloads: tuple[Download, ...] = ()  # empty: it may not be redistributed
     alias: str | None = None  # another name that its file or folder may have
 
@@ -76,7 +76,7 @@ def _movielens(
 ) -> DataSet:
     url = f"https://files.grouplens.org/datasets/movielens/ml-{size}.zip"
     downloads = (Download(url, None if md5 is None else f"md5:{md5}"),)
-    return DataSet(f"ml-{size}", f"MovieLens {size}", *counts, (low, 5.0), MOVIELENS_LICENCE, downloads, alias)
+    return DataSet(f"ml-{size}", f"MovieLens {size}", *counts, (low, 5.0), MOVIELENS_LICENSE, downloads, alias)
 
 
 _JESTER = "https://eigentaste.berkeley.edu/dataset/jester_dataset_1_"
@@ -218,7 +218,7 @@ def jester(*, source: Path_ = None, parts: tuple[int, ...] | None = None) -> Int
     if not set(chosen) <= {1, 2, 3}:
         raise DataError(f"parts: some of (1, 2, 3) are needed, not {parts!r}")
     path = Path(source) if source is not None else archives.at_hand("jester-1.parquet", "jester")
-    archives.tell_licence(data.name, data.licence)
+    archives.tell_license(data.name, data.license)
     if path is not None and path.suffix == ".parquet" and (parts is None or chosen == (1,)):
         _tell_parts(1 if parts is None and source is None else 3)
         jokes = path.with_name("jester-jokes.parquet")
@@ -310,7 +310,7 @@ def yahoo_music(*, source: Path_ = None) -> Interactions:
 
 def _locate(data: DataSet, source: Path_) -> Path:
     """The file to load: given, found, or downloaded."""
-    archives.tell_licence(data.name, data.licence)
+    archives.tell_license(data.name, data.license)
     if source is not None:
         path = Path(source).expanduser()
         if not path.exists():

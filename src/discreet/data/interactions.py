@@ -1,4 +1,4 @@
-"""Who liked what: the one form in which models get private data, in memory or in a folder on disk."""
+"""Interactions: the one form in which models get private data, in memory or in a folder on disk."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from discreet.errors import DataError, NotPublic
 from discreet.typing import Array, Integers
 
 ARRAYS = ("indptr", "indices", "values", "times")
+COUNTS = ("rows", "dropped", "clipped", "unknown", "repeated", "outside", "kept")  # of a report
 Allocate = Callable[[str, int, Any], Array]  # name, length, dtype
 FORMAT = 1
 ABOUT = "interactions.json"
@@ -47,7 +48,9 @@ def check_range(value_range: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         raise DataError(f"value_range: two numbers (lowest, highest) are needed, not {value_range!r}") from None
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise DataError(f"value_range: lowest < highest, both finite, are needed, not ({low:g}, {high:g})")
+        raise DataError(
+            f"value_range: the lowest value must be below the highest, and both finite, not ({low:g}, {high:g})"
+        )
     if not np.less(*inner_range((low, high))):
         raise DataError(f"value_range: ({low!r}, {high!r}) is too narrow for 32-bit values")
     return low, high
@@ -64,7 +67,7 @@ def inner_range(value_range: tuple[float, float]) -> tuple[np.float32, np.float3
     return low, high
 
 
-@dataclass(frozen=True)
+@dataclass
 class Report:
     """What happened when a table was read: exact numbers about private data, for the owner."""
 
@@ -76,6 +79,8 @@ class Report:
     clipped: int = 0
     unknown: int = 0
     repeated: int = 0
+    outside: int = 0  # sums outside the value range
+    kept: int = 0
     library: str | None = None
 
 
@@ -367,7 +372,7 @@ class Interactions(Declared):
             raise DataError("rows: a list of numbers is needed; one user's items and values are history(user)")
         kept = np.unique(numbers)
         if len(kept) < len(numbers):
-            raise DataError("rows: somebody is named twice, and nobody may count twice; draw without repeats")
+            raise DataError("rows: a user is given twice, and no user may count twice; sample without replacement")
         return self.of_users(kept)
 
     def where(self, mask: NDArray[np.bool_]) -> Interactions:
@@ -408,6 +413,8 @@ class Interactions(Declared):
 
     def to_implicit(self, threshold: float | None = None) -> Interactions:
         """Drop the values: interactions of at least `threshold` (by default all) count 1, others are left out."""
+        if threshold is not None and self.value_range is not None and not threshold <= self.value_range[1]:
+            raise DataError(f"threshold: no rating can reach {threshold:g}; the highest is {self.value_range[1]:g}")
         part = self if threshold is None else self.where(self.values >= threshold)
         return replace(part, values=np.ones(len(part), np.float32), implicit=True, value_range=(0.0, 1.0))
 
@@ -441,7 +448,7 @@ class Interactions(Declared):
         described["source"] = self.report.source
         if self.report.columns:
             described["columns"] = self.report.columns + (" (guessed)" if self.report.guessed else "")
-        for name in ("rows", "dropped", "clipped", "unknown", "repeated"):
+        for name in COUNTS[:5]:
             if getattr(self.report, name):
                 described[f"{name} when read"] = getattr(self.report, name)
         return Description(described)

@@ -18,7 +18,7 @@ _callback: ContextVar[Callback | None] = ContextVar("callback", default=None)
 
 @contextmanager
 def on_progress(callback: Callback) -> Iterator[None]:
-    """Call a function of yours whenever a piece of long work inside is done, in place of a bar on the terminal.
+    """Call a function whenever a piece of long work inside is done, instead of showing a bar on the terminal.
 
     Fits count releases, each of which is a pass over the data, or steps; reading counts rows, recommending users. These
     are numbers for the owner of the data. Work whose progress is private does not call it.

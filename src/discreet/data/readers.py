@@ -1,4 +1,4 @@
-"""`discreet.read`: any table of who liked what, checked, numbered and compressed.
+"""`discreet.read`: any table of interactions, checked, numbered and compressed.
 
 There is one path: every source becomes a stream of Arrow batches (`sources`, `texts`, `sql`). Their cells are checked
 here, then ids are numbered and rows compressed (`assembly`).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -61,8 +61,8 @@ NO_HEADER = (
     "user=, item= and value=, or pass value=None if there are no ratings)"
 )
 BY_SELECT = (
-    "discreet.read(\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
-    "delim = ';', decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\")"
+    "\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
+    "delim = ';', decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\""
 )
 
 
@@ -261,9 +261,9 @@ def _interactions(
     origin = PRIVATE if _is_private(items) else None if items is None else OBSERVED
     observed = Catalogue(rows.items, origin=origin)
     ratings = cleaner.finish(rows, items if isinstance(items, Catalogue) else observed)
-    counts = replace(cleaner.counts, kept=len(rows.indices))
-    recipe.require(counts, table.what, hint, f", for instance {rows.example!r}")
-    return replace(ratings, report=counts.report(table.what, recipe.columns, table.library))
+    report = replace(recipe.report(cleaner.counts, table.what), kept=len(rows.indices), library=table.library)
+    recipe.require(report, hint, rows)
+    return replace(ratings, report=report)
 
 
 def _all_refused(first: RefusedRow, table: Table, recipe: Recipe) -> str:
@@ -291,24 +291,6 @@ def _all_refused(first: RefusedRow, table: Table, recipe: Recipe) -> str:
     )
     begin = "the first are" if cleaner.counts.dropped > len(rows) else "they are"
     return f"{said}. In all, {cleaner.counts.dropped:,} rows cannot be used: {begin} {named}"
-
-
-@dataclass
-class Counts:
-    """How many rows of each kind there were: exact numbers about private data, for the owner."""
-
-    rows: int = 0
-    dropped: int = 0
-    clipped: int = 0
-    unknown: int = 0
-    repeated: int = 0
-    outside: int = 0  # sums outside the value range
-    kept: int = 0
-
-    def report(self, source: str, columns: Columns, library: str | None = None) -> Report:
-        """The owner's report."""
-        kinds = (self.rows, self.dropped, self.clipped, self.unknown, self.repeated)
-        return Report(source, columns.described(), columns.guessed, *kinds, library)
 
 
 @dataclass(frozen=True)
@@ -346,11 +328,15 @@ class Recipe:
         """The value range of the result."""
         return (0.0, 1.0) if self.implicit else self.value_range
 
-    def require(self, counts: Counts, source: str, hint: str = "", example: str = "") -> None:
-        """Raise if there were rows that a policy refuses, or if no row is left."""
+    def report(self, counts: Report, source: str) -> Report:
+        """What happened, with where and how the rows were read."""
+        return replace(counts, source=source, columns=self.columns.described(), guessed=self.columns.guessed)
+
+    def require(self, counts: Report, hint: str = "", rows: Rows | None = None) -> None:
+        """Raise if there were rows that a policy refuses, with an example if `rows` are at hand, or if none is left."""
         low, high = self.bounds or (-MOST, MOST)
         if not counts.rows:
-            raise DataError(f"source: {source} has no rows; check the path, the filter or the WHERE clause")
+            raise DataError(f"source: {counts.source} has no rows; check the path, the filter or the WHERE clause")
         if self.on_invalid == "raise" and counts.dropped:
             raise DataError(
                 f"value: {counts.dropped} rows cannot be read, have no user, item, value or time, or a value that is "
@@ -359,14 +345,17 @@ class Recipe:
             )
         if self.on_unknown == "raise" and counts.unknown:
             about = "1 row is about an item" if counts.unknown == 1 else f"{counts.unknown:,} rows are about items"
+            example = "" if rows is None else f", for instance {rows.example!r}"
             raise DataError(
                 f"items: {about} outside the catalog{example}. Add what is missing to "
                 "items=, or pass on_unknown='drop' to leave such rows out"
             )
         if self.on_duplicate == "raise" and counts.repeated:
+            said = f"{counts.repeated} rows repeat a user and an item"
+            if rows is not None and rows.pair is not None:
+                said = f"user {rows.pair[0]!r} has item {rows.pair[1]!r} more than once"
             raise DataError(
-                f"on_duplicate: {counts.repeated} rows repeat a user and an item; pass on_duplicate='last', 'first', "
-                "'mean' or 'sum', or remove the repeats"
+                f"on_duplicate: {said}; pass on_duplicate='last', 'first', 'mean' or 'sum', or remove the repeats"
             )
         if self.on_invalid == "raise" and counts.outside:
             raise DataError(
@@ -387,7 +376,7 @@ class Cleaner:
 
     recipe: Recipe
     hint: str = ""  # a possible reason why cells are missing
-    counts: Counts = field(default_factory=Counts)
+    counts: Report = field(default_factory=Report)
     time_type: Any = None
     bad: Any = None  # which rows of the last batch are left out
 
@@ -402,12 +391,8 @@ class Cleaner:
             times, missing["time"] = self._times(plain(batch.columns[-1], "time"))
         bad = np.zeros(len(users), dtype=bool)
         for role, mask in missing.items():
-            if self.recipe.on_invalid == "raise" and mask.any():
-                row = self._first(mask)[1]
-                raise RefusedRow(
-                    f"{role}: it is missing in row {row}; pass on_invalid='drop' to leave such rows out{self.hint}",
-                    row - 1,
-                )
+            said = f"{role}: ROW has no {role}; pass on_invalid='drop' to leave such rows out{self.hint}"
+            self._refuse(mask, said)
             bad |= mask
         if values is not None:
             values, unusable = self._settle(values, users, items)
@@ -421,10 +406,13 @@ class Cleaner:
             values, times = (None if column is None else column[keep] for column in (values, times))
         return users, items, values, times
 
-    def _first(self, mask: Mask) -> tuple[int, int]:
-        """The first true entry of a mask: its place in this batch, and the number of its row, from 1."""
-        at = int(mask.argmax())
-        return at, self.counts.rows + at + 1
+    def _refuse(self, bad: Mask, message: str | Callable[[int], str]) -> None:
+        """Raise about the first bad row, which the message calls ROW, unless such rows are left out."""
+        if self.recipe.on_invalid == "raise" and bad.any():
+            at = int(bad.argmax())
+            row = self.counts.rows + at
+            said = message if isinstance(message, str) else message(at)
+            raise RefusedRow(said.replace("ROW", f"row {row + 1}", 1), row)
 
     def _settle(self, values: Array, users: pa.Array, items: pa.Array) -> tuple[NDArray[np.float32], Mask]:
         """Apply the policy to values that are missing, infinite or out of range; round to 32 bits."""
@@ -433,16 +421,17 @@ class Cleaner:
         if values.dtype == np.float32:  # where a bound such as 0.3 is a different number
             bounds = float(np.float32(bounds[0])), float(np.float32(bounds[1]))
         missing, outside = np.isnan(values), (values < bounds[0]) | (values > bounds[1])
-        if policy == "raise" and (missing | outside).any():
-            at, row = self._first(missing | outside)
+
+        def message(at: int) -> str:
             why = "not finite" if declared is None else f"outside value_range=({declared[0]:g}, {declared[1]:g})"
-            wrong = "missing" if missing[at] else f"{values[at]:g}, which is {why}"
-            raise RefusedRow(
-                f"value: row {row} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is {wrong}. Correct it, or "
-                "pass on_invalid='drop' to leave such rows out or 'clip' to move them into "
-                f"value_range{self.hint}",
-                row - 1,
+            wrong = "no value" if missing[at] else f"the value {values[at]:g}, which is {why}"
+            clip = "" if missing[at] else ", or on_invalid='clip' to move them into value_range"
+            return (
+                f"value: ROW (user {users[at].as_py()!r}, item {items[at].as_py()!r}) has {wrong}. Correct it, "
+                f"or pass on_invalid='drop' to leave such rows out{clip}{self.hint}"
             )
+
+        self._refuse(missing | outside, message)
         unusable = missing | outside if policy == "drop" else missing
         self.counts.clipped += int(outside.sum()) if policy == "clip" else 0
         # First within 64 bits, so that no NaN is cast; then within 32 bits.
@@ -457,13 +446,18 @@ class Cleaner:
         elif pa.types.is_decimal(kind) or pa.types.is_large_string(kind):
             column = column.cast(pa.large_string())  # Arrow does not round decimals to the nearest float
             parsed, wrong = texts.numbers(column)
-            if wrong is not None and self.recipe.on_invalid == "raise":
-                at, row = self._first(wrong)
+
+            def message(at: int) -> str:
                 cell = column[at].as_py()
                 advice = "; correct it, name another column with value=, or pass on_invalid='drop' to leave it out"
                 if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
-                    advice = f" because it has a decimal comma; read it with a SELECT, {BY_SELECT}"
-                raise RefusedRow(f"value: row {row} holds {cell!r}, which is not a number{advice}", row - 1)
+                    advice = (
+                        " because it has a decimal comma; instead of the file, name a SELECT that has the file's name "
+                        f"and all its columns: {BY_SELECT}"
+                    )
+                return f"value: ROW holds {cell!r}, which is not a number{advice}"
+
+            self._refuse(wrong, message)
             return parsed
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise DataError(f"value: numbers are needed, but the column holds {kind}")
@@ -478,7 +472,15 @@ class Cleaner:
         kind = column.type
         if pa.types.is_large_string(kind):
             self._require_time_type(pa.float64())
-            return self._written_times(column)
+            found, wrong = texts.times(column, self.recipe.time_format)
+            expected = self.recipe.time_format or "a number or ISO 8601 such as 2020-12-31T23:59:59"
+            advice = (
+                "Correct it, say how times are written with time_format= (for instance '%d/%m/%Y'), pass "
+                "on_invalid='drop' to leave such rows out, or time=None to ignore times"
+            )
+            said = f"where {expected} is needed. {advice}"
+            self._refuse(wrong, lambda at: f"time: ROW holds {column[at].as_py()!r}, {said}")
+            return found, np.isnan(found)
         if self.recipe.time_format is not None:
             raise DataError(f"time_format: the times are not text, but {kind}; leave it out")
         if pa.types.is_null(kind):  # all missing, so the type is unknown
@@ -500,19 +502,6 @@ class Cleaner:
         if self.time_type not in (None, kind):
             raise DataError(f"time: it changes from {self.time_type} to {kind} within the table; make it one type")
         self.time_type = kind
-
-    def _written_times(self, column: pa.Array) -> tuple[Array, Mask]:
-        found, wrong = texts.times(column, self.recipe.time_format)
-        if wrong is not None and self.recipe.on_invalid == "raise":
-            at, row = self._first(wrong)
-            expected = self.recipe.time_format or "a number or ISO 8601 such as 2020-12-31T23:59:59"
-            raise RefusedRow(
-                f"time: row {row} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, say how times "
-                "are written with time_format= (for instance '%d/%m/%Y'), pass on_invalid='drop' to leave such rows "
-                "out, or time=None to ignore times",
-                row - 1,
-            )
-        return found, np.isnan(found)
 
     def finish(self, rows: Rows, catalogue: Catalogue) -> Interactions:
         """The finished table. Sums outside the value range, or too large for 32 bits, are dropped or clipped."""

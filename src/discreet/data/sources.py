@@ -28,6 +28,7 @@ SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".txt": "csv",
     ".json": "json", ".jsonl": "json", ".ndjson": "json",
 }  # fmt: skip
+SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 
 # Which column is what
 
@@ -211,12 +212,15 @@ def found_files(given: Sequence[str | os.PathLike[str]]) -> tuple[list[str], str
         name = os.path.expanduser(source)
         found = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))
         if not found:
-            raise DataError(f"source: no file matches {source!r}; relative paths start in {os.getcwd()!r}")
+            query = ". A query must be a SELECT" if re.match(r"\w+\s+\S", source) else ""
+            raise DataError(f"source: no file matches {source!r}; relative paths start in {os.getcwd()!r}{query}")
         for path in found:
             if os.path.isdir(path):
                 raise DataError(f"source: {path!r} is a folder; give a glob such as {path + '/*.parquet'!r}")
             if not os.path.getsize(path):
                 raise DataError(f"source: {path!r} is an empty file; fetch or write it again")
+            if path.lower().endswith(SPREADSHEETS):
+                raise DataError(f"source: {path!r} is a spreadsheet; save its table as CSV in UTF-8")
             if format_of(path) is None:
                 raise DataError(
                     f"source: the format of {path!r} is not known by its suffix (known: {', '.join(SUFFIXES)}; with "

@@ -13,7 +13,7 @@ import pickle
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from discreet.data.assembly import Assembler, blocks
 from discreet.data.catalogue import OBSERVED, PRIVATE, Catalogue, Ids, ObservedItems, sorted_order
-from discreet.data.interactions import Declared, Interactions, Report, is_spark
-from discreet.data.readers import Cleaner, Counts, Recipe
+from discreet.data.interactions import COUNTS, Declared, Interactions, Report, is_spark
+from discreet.data.readers import Cleaner, Recipe
 from discreet.data.sources import Columns, Wanted, format_of, require_names, sliced
 from discreet.data.sql import SELECT, reads_text_files, require_select
 from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
@@ -32,7 +32,6 @@ from discreet.validation import whole
 
 INLINE = 1 << 16  # bytes that are sent along with each task, without a broadcast
 CHUNK = 5 << 16  # interactions that are kept, and worked on, together
-COUNTS = tuple(field.name for field in fields(Counts))
 ARRAYS = ("indptr", "indices", "values")
 ROWS = ", ".join([*(f"{name} long" for name in COUNTS), *(f"{name} binary" for name in ARRAYS), "kernels string"])
 
@@ -136,12 +135,10 @@ class Broadcast:
 # In a partition
 
 
-def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[Interactions, Counts]:
+def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[Interactions, Report]:
     """A partition's rows, compressed. Rows that a policy refuses are left out and counted, for the driver to refuse."""
     if recipe.on_invalid == "raise":
         recipe = replace(recipe, on_invalid="drop")
-    if recipe.on_duplicate == "raise":
-        recipe = replace(recipe, on_duplicate="last")
     cleaner, assembler = Cleaner(recipe), Assembler()
     for batch in sliced(batches):
         cells = cleaner(batch)
@@ -153,10 +150,10 @@ def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[I
     return ratings, replace(cleaner.counts, kept=len(ratings))
 
 
-def chunks(ratings: Interactions, counts: Counts) -> Iterator[pa.RecordBatch]:
+def chunks(ratings: Interactions, counts: Report) -> Iterator[pa.RecordBatch]:
     """A partition's rows as it keeps them. There is at least one chunk; the first one has the counts."""
 
-    def batch(told: Counts, indptr: Any, indices: Any, values: Any) -> pa.RecordBatch:
+    def batch(told: Report, indptr: Any, indices: Any, values: Any) -> pa.RecordBatch:
         numbers = {name: pa.array([getattr(told, name)], pa.int64()) for name in COUNTS}
         arrays = {name: [one.tobytes()] for name, one in zip(ARRAYS, (indptr, indices, values), strict=True)}
         return pa.RecordBatch.from_pydict({**numbers, **arrays, "kernels": [machine_kernels()]})
@@ -167,7 +164,7 @@ def chunks(ratings: Interactions, counts: Counts) -> Iterator[pa.RecordBatch]:
     for first, last in blocks(ratings.indptr, CHUNK):
         begin, end = int(ratings.indptr[first]), int(ratings.indptr[last])
         own = ratings.indptr[first : last + 1] - begin
-        yield batch(counts if first == 0 else Counts(), own, ratings.indices[begin:end], ratings.values[begin:end])
+        yield batch(counts if first == 0 else Report(), own, ratings.indices[begin:end], ratings.values[begin:end])
 
 
 # On the driver
@@ -306,11 +303,11 @@ def read(table: SparkTable, recipe: Recipe, items: Any, partitions: int | None) 
     try:
         with settings(rows.sparkSession, {"spark.sql.adaptive.enabled": "false"}):
             counts, n_partitions = _counted(rows)
-        recipe.require(counts, "a Spark table")  # Spark has no order of rows, so they are counted, not named
+        report = recipe.report(counts, "a Spark table")
+        recipe.require(report)  # Spark has no order of rows, so they are counted, not named
     except BaseException:
         rows.unpersist()
         raise
-    report = counts.report("a Spark table", columns)
     return SparkInteractions(rows, n_partitions, catalogue, recipe.bounds, recipe.implicit, report)
 
 
@@ -345,7 +342,7 @@ def _catalogue(frame: Any, columns: Columns, items: Any, written: bool) -> Catal
     return Catalogue(ids.some(sorted_order(ids.to_arrow(), written=written)), origin=OBSERVED)
 
 
-def _counted(rows: Any) -> tuple[Counts, int]:
+def _counted(rows: Any) -> tuple[Report, int]:
     """The counts of all partitions, and how many partitions there are. Computes what they keep."""
     from pyspark.sql import functions
 
@@ -355,4 +352,5 @@ def _counted(rows: Any) -> tuple[Counts, int]:
         .agg(*sums, functions.count_distinct("partition").alias("partitions"))
         .collect()
     )
-    return Counts(**{name: found[name] or 0 for name in COUNTS}), found["partitions"]
+    counts: Any = {name: found[name] or 0 for name in COUNTS}
+    return Report(**counts), found["partitions"]

@@ -13,6 +13,7 @@ import csv
 import io
 import json
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -87,6 +88,8 @@ class Csv:
         """Parse a header, which is nobody's row."""
         header = header.removeprefix(MARK).rstrip(b"\r\n")
         text = header.decode(errors="replace")
+        if header.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            raise DataError(f"source: {path!r} is text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW_FILE")
         if "\0" in text or not is_utf8(header):
             raise DataError(f"source: {path!r} is not text in UTF-8; convert it, for instance with iconv")
         if not text.strip():
@@ -349,7 +352,7 @@ def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
 # Numbers and times
 
 
-def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
+def numbers(column: pa.Array) -> tuple[Floats, Mask]:
     """The numbers in a column of text, NaN where missing, and which cells hold something else.
 
     true and false are 1 and 0. Blanks around a number do not matter.
@@ -358,7 +361,7 @@ def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
         with contextlib.suppress(pa.ArrowInvalid):
             plain = numpy_of(column.cast(pa.float64()))
             if np.isfinite(plain).all():  # such numbers are read the same way below
-                return plain, None
+                return plain, np.zeros(len(column), bool)
     column = pc.utf8_trim_whitespace(column)
     nothing = pa.scalar(None, column.type)
     column = pc.if_else(pc.is_in(column, value_set=pa.array(MISSING, column.type)), nothing, column)
@@ -366,12 +369,11 @@ def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
     for word, number in (("true", "1"), ("false", "0")):
         column = pc.if_else(pc.equal(lower, word), pa.scalar(number, column.type), column)
     written = pc.match_substring_regex(column, NUMBER)
-    bad = ~numpy_of(pc.fill_null(written, True))
     readable = pc.utf8_ltrim(pc.if_else(written, column, nothing), "+")
-    return numpy_of(readable.cast(pa.float64())), bad if bad.any() else None
+    return numpy_of(readable.cast(pa.float64())), ~numpy_of(pc.fill_null(written, True))
 
 
-def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | None]:
+def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask]:
     """The times in a column of text as numbers, NaN where missing, and which cells hold something else.
 
     Numbers stay as they are. Dates and times in ISO 8601, or in `time_format` if given, become seconds since 1970 in
@@ -379,8 +381,8 @@ def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | Non
     """
     if time_format is None:
         found, bad = numbers(column)
-        if bad is None:
-            return found, None
+        if not bad.any():
+            return found, bad
     else:
         found = np.full(len(column), np.nan)
         missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(MISSING, column.type))
@@ -390,7 +392,7 @@ def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | Non
     seconds = _iso_8601(cells) if time_format is None else _strptime(cells, time_format)
     found, bad = found.copy(), bad.copy()
     found[asked], bad[asked] = seconds, np.isnan(seconds)
-    return found, bad if bad.any() else None
+    return found, bad
 
 
 def check_format(time_format: str) -> None:
@@ -434,6 +436,6 @@ def _strptime(cells: pa.Array, time_format: str) -> Floats:
                 params=[time_format],
             )
             micros = found.to_arrow_table().column("micros").combine_chunks()
-        except duckdb.Error as error:
-            raise DataError(f"time_format: {time_format!r} is not a format for strptime ({error})") from None
+        except duckdb.Error:
+            raise DataError(f"time_format: {time_format!r} is not a format of strptime, such as '%d/%m/%Y'") from None
     return numpy_of(micros.cast(pa.float64(), safe=False)) / 1e6

@@ -36,6 +36,8 @@ GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at 
 CHECKED = 1 << 18  # values that a thread checks at a time
 SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
 
+FOLDS = 4  # that each user's items are dealt out to
+
 Block = TypeVar("Block")
 Made = TypeVar("Made")
 
@@ -180,6 +182,33 @@ def dense_users(n: int) -> int:
 def equal_weights(part: UserBatch) -> Array:
     """Equal weights for each user's items, with an L2 norm of 1."""
     return kernels.unit_rows(part.indptr, part.indices)
+
+
+def of_length_one(part: UserBatch, entries: Array) -> Array:
+    """Each user's entries, scaled to an L2 norm of 1; zeros if all of theirs are."""
+    return kernels.unit_rows(part.indptr, part.indices, entries)
+
+
+def by_other_folds(part: UserBatch, entries: Array, loadings: Array) -> tuple[Array, Array]:
+    """Where a user stands by their items of the other folds: an item does not say where it stands itself.
+
+    A user's items are dealt out to folds in turn.
+
+    Args:
+        part: Some users.
+        entries: The weight of each of their items.
+        loadings: Of all items, (items, k).
+
+    Returns:
+        For each fold the sum of entries times loadings over the user's other folds, as lengths (users times FOLDS) and
+        directions of length 1, (users times FOLDS, k); a vector of zeros has none.
+    """
+    return kernels.other_folds(part.indptr, part.indices, entries, loadings, folds=FOLDS)
+
+
+def on_items(entries: Callable[[UserBatch], Array], place: Array, part: UserBatch) -> UserBatch:
+    """What some users have on the items that have a place, which are renumbered by it (-1: it has none)."""
+    return UserBatch(*kernels.placed_rows(part.indptr, part.indices, entries(part), place))
 
 
 def require_sound_rows(ratings: Interactions, n_jobs: int | None = None) -> None:

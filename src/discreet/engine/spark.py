@@ -184,7 +184,7 @@ class Pass:
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.work.shape, self.work.symmetric)
+        return Layout(self.work.shape, self.work.encoder.symmetric)
 
     def total(self, batches: Iterable[pa.RecordBatch]) -> tuple[Array, set[str]]:
         """The total contribution of a partition's users, and the kernels that read and computed it."""

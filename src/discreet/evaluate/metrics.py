@@ -323,8 +323,8 @@ def _users(task: Task) -> tuple[Integers, Integers]:
     missing = known < 0
     if missing.any() and not task.private:  # a private release leaves them out: whether there are any is private
         raise DataError(
-            "history: some users with targets in test are not in it, so the model has nothing to go on; give the "
-            "history of all test users, or evaluate on test.for_users(...) the users in the history"
+            "history: some users with test data are not in it, so the model has nothing to go on; give the history of "
+            "all test users, or leave the other users out of the test data"
         )
     return asked[~missing], known[~missing]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from discreet.evaluate.metrics import Collected, Key, Metric, Task, collect, cov
 from discreet.evaluate.result import Bucket, Evaluation, Score
 from discreet.privacy import Ledger
 from discreet.typing import Floats, Integers
+from discreet.validation import whole
 
 EXPLICIT, IMPLICIT = ("rmse", "mae"), ("recall@20", "ndcg@100")
 THRESHOLDS = {(0.0, 1.0): 0.5, (-1.0, 1.0): 0.0}  # for values of one bit
@@ -133,14 +134,14 @@ def evaluate(
     if any(metric.name == "novelty" for metric in asked):
         share = np.maximum(counts(source, model.items_), 1)  # times the number of users
         task = replace(task, bits=np.log2(max(source.n_users, 1)) - np.log2(share))
-    n_buckets = 0 if buckets is None else _count("buckets", buckets)
+    n_buckets = 0 if buckets is None else whole("buckets", buckets, 1, error=DataError)
     if bucket_by not in ("items", "history"):
         raise DataError(f"bucket_by: must be 'items' or 'history', not {bucket_by!r}")
     by_history = bucket_by == "history"
     task = task if by_history else _by_popularity(task, source, n_buckets)
     collected = collect(task)
     about = _by_history(collected, n_buckets) if by_history else _items_about(task, source)
-    scores = score(collected, level, _count("n_boot", N_BOOT if n_boot is None else n_boot), random_state)
+    scores = score(collected, level, n_boot, random_state)
     overall = {str(metric): scores[metric, None] for metric in asked}
     table = [
         Bucket(b + 1, about[b], {str(metric): found for (metric, at), found in scores.items() if at == b})
@@ -196,12 +197,6 @@ def _finite(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise DataError(f"{name}: a number was expected, not {value!r}")
     return float(value)
-
-
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise DataError(f"{name}: a whole number of at least 1 was expected, not {value!r}")
-    return int(value)
 
 
 def threshold_of(test: Interactions, threshold: float | None, private: bool) -> float:
@@ -282,8 +277,11 @@ def _items_about(task: Task, source: Interactions) -> list[dict[str, float]]:
 # -- values and intervals
 
 
-def score(collected: Collected, confidence: float | None, n_boot: int, random_state: int | None) -> dict[Key, Score]:
+def score(
+    collected: Collected, confidence: float | None, n_boot: int | None, random_state: int | None
+) -> dict[Key, Score]:
     """Values and intervals of every metric, over all and in each bucket."""
+    resamples = whole("n_boot", N_BOOT if n_boot is None else n_boot, 1, error=DataError)
     if not all(below.any() for (_, bucket), (_, below) in collected.sums.items() if bucket is None):
         raise DataError("test: no user has a target to evaluate on (with relevant=, none of at least that value)")
     users = {key: int((below > 0).sum()) for key, (_, below) in collected.sums.items()}
@@ -299,7 +297,7 @@ def score(collected: Collected, confidence: float | None, n_boot: int, random_st
     values = np.full((len(keys), 3), np.nan)
     np.divide(above.sum(axis=0), total, out=values[:, 0], where=total > 0)
     if confidence is not None:
-        resampled = resampled_ratios(above, below, n_boot, random_state)
+        resampled = resampled_ratios(above, below, resamples, random_state)
         for at, key in enumerate(keys):
             if users[key] > 1:  # a single user has only one resample
                 values[at, 1:] = percentile_interval(resampled[:, at], confidence)

@@ -43,11 +43,8 @@ ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some mill
 ROWS = 1 << 12  # at most
 TOGETHER = 128  # users whose scores share what is in a cache
 INDICES = (np.uint8, np.uint16, np.uint32)  # types of item numbers that the kernels read
+ANY = 1 << 32  # item numbers are below
 OUTSIDE = "indptr, indices: every entry must have a value and a vector"
-RIDGE = (
-    *("indptr", "indices", "index_bytes", "values", "weights", "table", "base", "prior", "gram", "scale"),
-    *("offset_penalty", "prior_count", "k", "ld", "offsets", "vectors", "residuals"),
-)
 Bound = tuple[float, float, int]  # step, limit and largest, as `truncate` takes them
 Bounded = tuple[Array, Bound]
 ITEM_BYTES = 1 << 20  # of what is known of the items that a thread takes at a time
@@ -110,46 +107,43 @@ def _share(name: str, kind: Any, struct: Struct, ends: Array, n_jobs: int | None
     return all(found)
 
 
-def _contiguous(array: Array | None, dtype: Any) -> Any:
+def _array(array: Array | None, dtype: Any = np.float64) -> Any:
     """An array of the type that C reads, whatever the platform's own is."""
     return None if array is None else np.ascontiguousarray(array, dtype)
 
 
-def _indices(indices: Array) -> Array:
-    """Item numbers in a type that the kernels read."""
-    return np.ascontiguousarray(indices if indices.dtype in INDICES else indices.astype(np.uint32))
-
-
-def _ends(indptr: Array, *arrays: Array) -> Array:
-    """Where rows end in the arrays."""
-    ends = np.ascontiguousarray(indptr, np.int64)
-    if ends[0] < 0 or ends[-1] > min(map(len, arrays)) or not ascending()(ends):
+def _ends(indptr: Array, *entries: Array | None) -> tuple[Array, int]:
+    """Where rows end in the entries, and how many rows there are."""
+    ends, least = _array(indptr, np.int64), min(len(array) for array in entries if array is not None)
+    if ends[0] < 0 or ends[-1] > least or not ascending()(ends):
         raise ValueError(OUTSIDE)
-    return ends
+    return ends, len(ends) - 1
 
 
-def _by_row(name: str, indptr: Array, indices: Array, size: int, entries: Array | None, *given: Any) -> None:
-    """Call a function on rows: item numbers, their bytes and what they are below; where rows end, and how many."""
-    items, ends = _indices(indices), _ends(indptr, indices, indices if entries is None else entries)
-    own = _contiguous(entries, np.float64)
-    if not function(name)(items, items.itemsize, size, ends, len(ends) - 1, own, *given):
+def _rows(indptr: Array, indices: Array, size: int, *entries: Array | None) -> dict[str, Any]:
+    """The fields of the C struct `Rows`, checked as far as C does not do it."""
+    ends, n = _ends(indptr, indices, *entries)
+    if indices.dtype not in INDICES and len(indices) and not (indices.min() >= 0 and indices.max() < size):
         raise ValueError(OUTSIDE)
+    items = _array(indices, indices.dtype if indices.dtype in INDICES else np.uint32)
+    return {"indptr": ends, "items": items, "bytes": items.itemsize, "n": n, "size": size}
 
 
-def _rows(kind: Any, indptr: Array, indices: Array, values: Array, table: Table, **given: Any) -> Struct:
-    """The C struct `Ridge`; what is not given is a null pointer."""
-    fields = dict.fromkeys(RIDGE) | {
-        "indptr": _ends(indptr, indices, values),
-        "indices": indices,
-        "index_bytes": indices.itemsize,
-        "values": np.ascontiguousarray(values, kind),
-        "table": table.padded,
-        "offset_penalty": -1.0,
-        "prior_count": 0.0,
-        "k": table.k,
-        "ld": table.padded.shape[1],
-    }
-    return Struct(kind, **(fields | given))
+def _call(name: str, *given: Any) -> None:
+    """Call a function that returns 0 if items are not in their table, and -1 if there is no memory."""
+    if (found := function(name)(*given)) < 1:
+        raise MemoryError if found else ValueError(OUTSIDE)
+
+
+def _ridge(kind: Any, rows: dict[str, Any], values: Array, table: Table, **given: Any) -> Struct:
+    """The C struct `Ridge`; what is not given is a null pointer, or there is none."""
+    fields = {"values": _array(values, kind), "table": table.padded}
+    fields |= dict.fromkeys(("base", "prior", "gram", "scale")) | {"offset_penalty": -1.0, "prior_count": 0.0}
+    fields |= {"k": table.k, "ld": table.padded.shape[1]} | dict.fromkeys(("offsets", "vectors", "residuals"))
+    for name, size in (("base", rows["size"]), ("prior", rows["size"]), ("scale", rows["n"])):
+        if given.get(name) is not None and len(given[name]) != size:
+            raise ValueError(f"{name}: {size} numbers or vectors are needed, not {len(given[name])}")
+    return Struct(kind, **(rows | fields | given))
 
 
 def ridge(
@@ -164,7 +158,6 @@ def ridge(
     prior_count: float = 0.0,
     gram: Array | None = None,
     offset_penalty: float | None = None,
-    weights: Array | None = None,
     steps: int = 0,
     start: tuple[Array, Table] | None = None,
     residuals: Array | None = None,
@@ -174,7 +167,7 @@ def ridge(
 
     They minimize
 
-        sum over its entries of w (y - base_j - a - x_j . z)^2 + s |z - c|^2 + z^T G z + offset_penalty a^2.
+        sum over its entries of (y - base_j - a - x_j . z)^2 + s |z - c|^2 + z^T G z + offset_penalty a^2.
 
     A row without entries gets zeros. Where a system is singular, the solution of least norm is taken.
 
@@ -189,7 +182,6 @@ def ridge(
         prior_count: How many zeros.
         gram: G; by default 0.
         offset_penalty: By default there is no offset.
-        weights: w of each entry; by default 1.
         steps: Steps of conjugate gradients; 0: the solution itself, by Cholesky factors.
         start: Offsets and vectors that these steps start from, by default zeros. They are overwritten, with any steps.
         residuals: Gets y - base_j - a - x_j . z of each entry, if it is given.
@@ -201,34 +193,31 @@ def ridge(
     if kinds != {kind} or shapes != ((n,), (n, table.padded.shape[1])):
         raise ValueError("start: an offset and a vector for each row are needed, of the type of the table")
     left = None if residuals is None else np.empty(len(values), kind)
-    struct = _rows(
+    struct = _ridge(
         kind,
-        indptr,
-        _indices(indices),
+        _rows(indptr, indices, len(table.padded), values),
         values,
         table,
-        weights=_contiguous(weights, kind),
-        base=_contiguous(base, kind),
+        base=_array(base, kind),
         prior=None if prior is None else prior.padded,
         prior_count=float(prior_count),
         gram=table.square(gram),
-        scale=_contiguous(scale, kind),
+        scale=_array(scale, kind),
         offset_penalty=-1.0 if offset_penalty is None else float(offset_penalty),
         offsets=offsets,
         vectors=vectors.padded,
         residuals=left,
     )
     failed = np.zeros(n, np.uint8)
-    if not _share("ridge", kind, struct, _blocks(struct["indptr"]), n_jobs, len(table.padded), steps, failed):
+    if not _share("ridge", kind, struct, _blocks(struct.fields["indptr"]), n_jobs, steps, failed):
         raise ValueError(OUTSIDE)
     for i in np.flatnonzero(failed):
         own = slice(int(indptr[i]), int(indptr[i + 1]))
         at = indices[own]
         X, y = table.values[at], values[own] - (0 if base is None else base[at])
-        chosen, heavy = (None if prior is None else prior.values[at]), (None if weights is None else weights[own])
         given: dict[str, Any] = {"prior_count": prior_count, "gram": gram, "offset_penalty": offset_penalty}
         with single_threaded_blas():
-            row = reference.ridge_row(X, y, float(scale[i]), prior=chosen, weights=heavy, **given)
+            row = reference.ridge_row(X, y, float(scale[i]), None if prior is None else prior.values[at], **given)
         offsets[i], vectors.values[i] = row
         if left is not None:
             left[own] = y - offsets[i] - X @ vectors.values[i]
@@ -267,32 +256,25 @@ def item_step(
     """
     kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
     x, directions, gram_rows = np.empty(len(values)), np.empty((n * folds, k)), np.empty((n, folds * k))
-    rows = _rows(
-        kind,
-        indptr,
-        _indices(indices),
-        values,
-        table,
-        base=_contiguous(base, kind),
-        prior=prior.padded,
-        prior_count=float(prior_count),
+    rows, tables = (
+        _rows(indptr, indices, len(table.padded), values),
+        {"base": _array(base, kind), "prior": prior.padded},
     )
-    size, pull, a = len(table.padded), np.ascontiguousarray(penalty, kind), np.ascontiguousarray(a, np.float64)
-    given = n, size, pull, folds, a, float(bias_weight), float(clip), float(lift), x, directions, gram_rows
-    if not function("item_step", kind)(rows, *given):
+    struct = _ridge(kind, rows, values, table, prior_count=float(prior_count), **tables)
+    numbers = float(bias_weight), float(clip), float(lift)
+    given = _array(penalty, kind), folds, _array(a), *numbers, x, directions, gram_rows
+    if not function("item_step", kind)(struct, *given):
         raise ValueError(OUTSIDE)
     return x, directions, gram_rows
 
 
 def solve(A: Array, b: Array) -> tuple[Array, Array]:
     """The solutions x of A[i] x = b[i], for positive definite A (n, k, k); and which A are not, to rounding."""
-    (n, k), kind = b.shape, A.dtype
-    x = Table.of(b, kind)
-    ld = x.padded.shape[1]
-    padded = aligned((n, ld, ld), kind)
+    (n, k), kind, x = b.shape, A.dtype, Table.of(b, A.dtype)
+    padded = aligned((n, *2 * x.padded.shape[1:]), kind)
     padded[:, :k, :k] = A
     failed = np.zeros(n, np.uint8)
-    function("systems", kind)(padded, x.padded, k, ld, n, failed)
+    function("systems", kind)(padded, x.padded, k, x.padded.shape[1], n, failed)
     return x.values.copy(), failed.astype(bool)
 
 
@@ -305,14 +287,18 @@ def item_posteriors(
     *,
     error: float = 0.0,
     n_jobs: int | None = 1,
-) -> tuple[Array, Array, Array, Array, Array]:
-    """What is known of items, in double precision: `reference.item_posterior` for each of them.
+) -> tuple[Array, ...]:
+    """What is known of items, in double precision, before and after a step.
+
+    The numbers theta of an item are observed with the noise of its ratings: phi = theta + noise. A step estimates phi
+    to be at the mean plus its move, give or take fresh noise, and an error that is as large as the item's gap, the
+    second moment of phi about the mean of theta, says.
 
     Args:
-        before: Means (items, k) and covariances (items, k, k).
+        before: Means (items, k) and covariances (items, k, k) of theta before any step.
         factors: Of the means, and of standard deviations: (k,) each.
         own: For each item a size, and a matrix (k, k): the covariance of its ratings' own noise is their product.
-        earlier: Precisions (items, k, k), and information (items, k).
+        earlier: Precisions (items, k, k) of phi, and information, which is precision times estimate (items, k).
         step: Moves (items, k); for each item a size, and a matrix (k, k): the covariance of their fresh noise is their
             product; the means now; and the gaps (items, k, k), or None for those before any step.
         error: Of moves, relative to the gaps.
@@ -323,16 +309,16 @@ def item_posteriors(
     """
     m, k = before[0].shape
     squares, rows = (m, k, k), (m, k)
-    outputs = [np.empty(shape) for shape in (squares, rows, squares, rows, squares)]
     given = (*before, *factors, *own, *earlier, *(step or (None,) * 5))
-    arrays = [_contiguous(array, np.float64) for array in given]
-    places = {str(at): array for at, array in enumerate(arrays)}
-    struct = Struct(np.float64, **places, error=error**2, k=k, **{f"out {at}": out for at, out in enumerate(outputs)})
+    places = {str(at): _array(array) for at, array in enumerate(given)}
+    found = {
+        name: np.empty(shape) for name, shape in zip("PIGMC", (squares, rows, squares, rows, squares), strict=True)
+    }
+    struct = Struct(**places, error=error**2, k=k, **found)
     size = max(1, ITEM_BYTES // (48 * k**2))
     if not _share("item_posteriors", np.float64, struct, np.append(np.arange(0, m, size), m), n_jobs):
         raise np.linalg.LinAlgError("a covariance is singular")
-    precision, information, gap, mean, covariance = outputs
-    return precision, information, gap, mean, covariance
+    return tuple(found.values())
 
 
 def normal_equations(
@@ -351,9 +337,10 @@ def normal_equations(
     1; u is a row of `vectors`. All are integers, and every sum is below 2^53: so sums are exact, in any order.
     """
     _require_integers(total)
-    table, owners = Table.of(vectors, np.float64), _indices(users)
-    struct = _rows(np.float64, indptr, owners, targets, table, weights=_contiguous(weights, np.float64))
-    if not _share("equations", np.float64, struct, _blocks(struct["indptr"]), n_jobs, len(table.padded), total):
+    table = Table.of(vectors, np.float64)
+    struct = _ridge(np.float64, _rows(indptr, users, len(vectors), targets, weights), targets, table)
+    ends = _blocks(struct.fields["indptr"])
+    if not _share("equations", np.float64, struct, ends, n_jobs, _array(weights), total):
         raise ValueError(OUTSIDE)
 
 
@@ -372,10 +359,9 @@ class Panels:
         """Of vectors (items, k)."""
         (n, k), panel = vectors.shape, function("panel", vectors.dtype)()
         packed = aligned((-(-n // panel), k, panel), vectors.dtype)
-        whole = n // panel
-        packed[:whole] = vectors[: whole * panel].reshape(whole, panel, k).swapaxes(1, 2)
-        if n % panel:
-            packed[whole, :, : n % panel] = vectors[whole * panel :].T
+        whole = np.zeros((len(packed) * panel, k), vectors.dtype)
+        whole[:n] = vectors
+        packed[:] = whole.reshape(len(packed), panel, k).swapaxes(1, 2)
         return cls(packed, n)
 
     def widened(self, numbers: Array, fill: float = -np.inf) -> Array:
@@ -415,24 +401,28 @@ def top_n(
     kind, (users, k) = panels.packed.dtype, vectors.shape
     n = min(n, panels.n_items)
     best, scores = np.empty((users, n), np.int32), np.empty((users, n), kind)
-    indptr, items = (None, None) if seen is None else (np.ascontiguousarray(seen[0], np.int64), _indices(seen[1]))
+    indptr, items = (np.zeros(users + 1, np.int64), np.zeros(0, np.uint8)) if seen is None else seen
     caution, spread, variances = (0.0, None, None) if variance is None else variance
+    wide = panels.packed.shape[0] * panels.packed.shape[2]
+    if (
+        panels.packed.shape[1] != k
+        or {len(base), len(cold)} != {wide}
+        or {len(has_history), len(indptr) - 1} != {users}
+    ):
+        raise ValueError("top_n: vectors must be as long as those of items, and there is one history for each")
     struct = Struct(
         kind,
+        **_rows(indptr, items, panels.n_items),
         panels=panels.packed,
-        base=base,
-        cold=cold,
+        base=_array(base, kind),
+        cold=_array(cold, kind),
         variances=None if variances is None else variances.packed,
         base_variance=spread,
         caution=float(caution),
         k=k,
-        items=panels.n_items,
-        n=n,
-        vectors=_contiguous(vectors, kind),
-        known=np.ascontiguousarray(has_history, np.uint8),
-        indptr=indptr,
-        seen=items,
-        index_bytes=0 if items is None else items.itemsize,
+        wanted=n,
+        vectors=_array(vectors, kind),
+        known=_array(has_history, np.uint8),
         best=best,
         scores=scores,
     )
@@ -450,30 +440,28 @@ def _require_integers(total: Array) -> None:
         raise ValueError("total: a contiguous array of int64 is needed, to which integers are added in place")
 
 
+def _bound(bound: Bound) -> Struct:
+    return Struct(step=bound[0], limit=bound[1], largest=bound[2])
+
+
 def truncate(values: Array, indptr: Array, step: float, limit: float, largest: int) -> Array:
     """Ragged rows of float64 as integers, in units of `step`, of L2 norm at most `limit`; `largest` is its square."""
-    values, indptr = _contiguous(values, np.float64), _contiguous(indptr, np.int64)
     out = np.empty(len(values), np.int64)
-    function("truncate_rows")(values, indptr, len(indptr) - 1, step, limit, largest, out)
+    function("truncate_rows")(_array(values), *_ends(indptr, values), _bound((step, limit, largest)), out)
     return out
 
 
 def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bool:
     """Whether every row's items rise, from 0 on, and are below `size`."""
-    if items.dtype not in INDICES and len(items) and not (items.min() >= 0 and items.max() < size):
+    try:
+        rows = _rows(indptr, items, size)
+    except ValueError:
         return False
-    items, indptr = _indices(items), _contiguous(indptr, np.int64)
-
-    found: list[int] = []
-
-    def check(block: tuple[int, int]) -> None:
-        found.append(function("rising_rows")(items, items.itemsize, indptr, *block, size))
-
-    if n_threads(n_jobs) == 1:
-        check((0, len(indptr) - 1))
-    else:
-        ends = _blocks(indptr, max(ENTRIES, len(items) // (4 * n_threads(n_jobs))))
-        each_block(check, pairwise(ends.tolist()), n_jobs)
+    struct, threads, found = Struct(**rows), n_threads(n_jobs), [True]
+    ends = [0, rows["n"]]
+    if threads > 1:
+        ends = _blocks(rows["indptr"], max(ENTRIES, len(items) // (4 * threads))).tolist()
+    each_block(lambda block: found.append(bool(function("rising_rows")(struct, *block))), pairwise(ends), n_jobs)
     return all(found)
 
 
@@ -492,44 +480,49 @@ def add_rows(
     many its row has.
     """
     _require_integers(total)
-    items, x, indptr = _indices(items), _contiguous(entries[0], np.float64), _contiguous(indptr, np.int64)
-    n, a, bound = len(indptr) - 1, None, entries[1]
-    if vectors is not None:
-        a, bound = np.ascontiguousarray(vectors[0], np.float64), vectors[1]
-    each, k = (0, 1) if a is None else (len(a) // max(n, 1), a.shape[1])
-    given = items, items.itemsize, x, indptr, n, least, *entries[1], a, each, k, *bound
-    if not function("add_rows")(*given, total):
-        raise MemoryError
+    rows = _rows(indptr, items, len(total), entries[0])
+    (a, bound), each, k = vectors or (None, entries[1]), 0, 1
+    if a is not None:
+        each, k = len(a) // max(rows["n"], 1), total.shape[1]
+    _call(
+        "add_rows",
+        Struct(**rows),
+        _array(entries[0]),
+        least,
+        _bound(entries[1]),
+        _array(a),
+        each,
+        k,
+        _bound(bound),
+        total,
+    )
 
 
 def add_squares(total: Array, rows: Array, bound: Bound) -> None:
     """Add x x^T, on and above the diagonal: each row has several vectors x, which are truncated together."""
     _require_integers(total)
-    given, k = _contiguous(rows, np.float64), len(total)
-    if not function("add_squares")(given, len(given), given.shape[1] // k, k, *bound, total):
-        raise MemoryError
-
-
-def dense(items: Array, units: Array, indptr: Array, size: int) -> Array:
-    """Rows (rows, size) of float64 with the integers of each row at its items, added up where an item is twice."""
-    items, units, indptr = _indices(items), _contiguous(units, np.int64), _contiguous(indptr, np.int64)
-    out = np.zeros((len(indptr) - 1, size))
-    function("dense_rows")(items, items.itemsize, units, indptr, len(out), size, out)
-    return out
+    given, k = _array(rows), len(total)
+    _call("add_squares", given, len(given), given.shape[1] // k, k, _bound(bound), total)
 
 
 def scatter_gram(items: Array, x: Array, indptr: Array, total: Array) -> None:
     """Add x x^T of each row, on and above the diagonal of a square matrix."""
     _require_integers(total)
-    items, x, indptr = _indices(items), _contiguous(x, np.int64), _contiguous(indptr, np.int64)
-    function("scatter_gram")(items, items.itemsize, x, indptr, len(indptr) - 1, total.shape[1], total)
+    _call("scatter_gram", Struct(**_rows(indptr, items, len(total), x)), _array(x, np.int64), total)
+
+
+def dense(items: Array, units: Array, indptr: Array, size: int) -> Array:
+    """Rows (rows, size) of float64 with the integers of each row at its items, added up where an item is twice."""
+    rows = _rows(indptr, items, size, units)
+    out = np.zeros((rows["n"], size))
+    _call("dense_rows", Struct(**rows), _array(units, np.int64), out)
+    return out
 
 
 def row_sums(entries: Array, indptr: Array) -> Array:
     """The sum of each row's entries, in their order."""
-    given, ends = _contiguous(entries, np.float64), _contiguous(indptr, np.int64)
-    out = np.empty(len(ends) - 1)
-    function("sum_rows")(given, ends, len(out), out)
+    out = np.empty(len(indptr) - 1)
+    function("sum_rows")(_array(entries), *_ends(indptr, entries), out)
     return out
 
 
@@ -555,24 +548,25 @@ def unit_rows(
 
     If each row has f numbers in `by_fold`, entry p of it is in fold p % f.
     """
-    size, folds = 0 if by_item is None else len(by_item), len(() if by_fold is None else by_fold)
-    given, out = (_contiguous(array, np.float64) for array in (by_item, by_fold)), np.empty(len(indices))
-    _by_row("unit_rows", indptr, indices, size, entries, *given, folds // max(len(indptr) - 1, 1), out)
+    size, out = ANY if by_item is None else len(by_item), np.empty(len(indices))
+    rows = _rows(indptr, indices, size, entries)
+    folds = 0 if by_fold is None else len(by_fold) // max(rows["n"], 1)
+    _call("unit_rows", Struct(**rows), _array(entries), _array(by_item), _array(by_fold), folds, out)
     return out
 
 
 def placed_rows(indptr: Array, indices: Array, entries: Array, place: Array) -> tuple[Array, Array, Array]:
     """Rows of the items that have a place (-1: none), which are numbered by it: where they end, items and entries."""
-    places, ends = np.ascontiguousarray(place, np.int64), np.empty(len(indptr), np.int64)
+    rows, ends = _rows(indptr, indices, len(place), entries), np.empty(len(indptr), np.int64)
     kept, out = np.empty(len(indices), np.uint32), np.empty(len(indices))
-    _by_row("placed_rows", indptr, indices, len(place), entries, places, kept, out, ends)
+    _call("placed_rows", Struct(**rows), _array(entries), _array(place, np.int64), kept, out, ends)
     return ends, kept[: ends[-1]], out[: ends[-1]]
 
 
 def deviations(values: Array, indptr: Array, penalty: float, mean: float) -> Array:
     """Values' deviations from the mean of their row and of `penalty` numbers more, all `mean`."""
-    ends, given, out = _ends(indptr, values), np.ascontiguousarray(values, np.float64), np.empty(len(values))
-    function("deviations")(given, ends, len(ends) - 1, float(penalty), float(mean), out)
+    out = np.empty(len(values))
+    function("deviations")(_array(values), *_ends(indptr, values), float(penalty), float(mean), out)
     return out
 
 
@@ -581,7 +575,7 @@ def other_folds(indptr: Array, indices: Array, entries: Array, loadings: Array, 
 
     As lengths, (rows * folds), and directions, (rows * folds, d); zeros have none. Entry p is in fold p % folds.
     """
-    (size, d), n, table = loadings.shape, (len(indptr) - 1) * folds, np.ascontiguousarray(loadings, np.float64)
-    lengths, out = np.empty(n), np.empty((n, d))
-    _by_row("other_folds", indptr, indices, size, entries, table, d, folds, lengths, out)
+    d, rows = loadings.shape[1], _rows(indptr, indices, len(loadings), entries)
+    lengths, out = np.empty(rows["n"] * folds), np.empty((rows["n"] * folds, d))
+    _call("other_folds", Struct(**rows), _array(entries), _array(loadings), d, folds, lengths, out)
     return lengths, out

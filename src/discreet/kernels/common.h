@@ -1,4 +1,4 @@
-// What all files share: exported names, and item numbers of any size.
+// What all files share: exported names, rows of entries, and blocks of rows that threads take.
 
 #include <math.h>
 #include <stdint.h>
@@ -11,18 +11,25 @@
 #define EXPORT __attribute__((visibility("default")))
 #endif
 
-// Item numbers, of 1, 2 or 4 bytes without a sign.
+// n rows: row i has the items at indptr[i] to indptr[i + 1], numbers of 1, 2 or 4 bytes without a sign.
 typedef struct {
-  const void *data;
-  int64_t bytes;
-} Indices;
+  const int64_t *indptr;
+  const void *items;
+  int64_t bytes, n, size;  // items are below size
+} Rows;
 
-EXPORT int64_t below(const void *items, int64_t bytes, int64_t begin, int64_t end, int64_t size);
+static inline size_t item_at(Rows rows, int64_t at) {
+  if (rows.bytes == 1) return ((const uint8_t *)rows.items)[at];
+  if (rows.bytes == 2) return ((const uint16_t *)rows.items)[at];
+  return ((const uint32_t *)rows.items)[at];
+}
 
-static inline size_t item_at(Indices indices, int64_t at) {
-  if (indices.bytes == 1) return ((const uint8_t *)indices.data)[at];
-  if (indices.bytes == 2) return ((const uint16_t *)indices.data)[at];
-  return ((const uint32_t *)indices.data)[at];
+// Whether all items of some rows are below size: functions do nothing, and return 0, if they are not.
+static inline int known(Rows rows, int64_t begin, int64_t end) {
+  int over = 0;
+  for (int64_t e = rows.indptr[begin], last = rows.indptr[end]; e < last; e++)
+    over |= (int64_t)item_at(rows, e) >= rows.size;
+  return !over;
 }
 
 // Threads share blocks from ends[i] to ends[i + 1]: each takes the next one when it is done with one, and Python does

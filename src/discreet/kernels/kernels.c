@@ -30,6 +30,30 @@ enum {
   GRAM_PAYS = 32,  // columns up to which conjugate gradients multiply by Gram matrices
 };
 
+// Of the kind of number that rows.h is included for
+#define vec NAME(vector)
+#define WIDTH ((int)(VECTOR / sizeof(REAL)))
+#define LOAD(p) (*(const vec *)(p))
+#define STORE(p, v) (*(vec *)(p) = (v))
+
+// TILE rows of G from `row` on, in `vectors` vectors of columns from `col` on: plus, or minus, those of L^T P.
+#define ADD_TILE(vectors)                                                                          \
+  {                                                                                                \
+    vec acc[TILE][vectors];                                                                        \
+    for (int i = 0; i < TILE; i++)                                                                 \
+      for (int v = 0; v < vectors; v++) acc[i][v] = (vec){0};                                      \
+    for (int t = 0; t < n; t++) {                                                                  \
+      const REAL *left = L + (size_t)t * ld + row, *right = P + (size_t)t * ld + col;              \
+      for (int i = 0; i < TILE; i++)                                                               \
+        for (int v = 0; v < vectors; v++) acc[i][v] += LOAD(right + v * WIDTH) * left[i];          \
+    }                                                                                              \
+    for (int i = 0; i < TILE; i++)                                                                 \
+      for (int v = 0; v < vectors; v++) {                                                          \
+        REAL *g = G + (size_t)(row + i) * ld + col + v * WIDTH;                                    \
+        STORE(g, minus ? LOAD(g) - acc[i][v] : LOAD(g) + acc[i][v]);                               \
+      }                                                                                            \
+  }
+
 #define REAL float
 #define NAME(name) JOIN(name, f32, SET)
 #define SQRT sqrtf
@@ -46,7 +70,7 @@ enum {
 #define EPSILON 2.220446049250313e-16
 #include "rows.h"
 
-// What is known of items; `reference.item_posterior` has the formulas. One item: vectors of k numbers, matrices (k, k).
+// What is known of items; tests/kernels/reference.py has the formulas. One item: vectors of k numbers, matrices (k, k).
 typedef struct {
   const double *first, *spread, *scale, *root;         // before, by item; factors of first, and of spread's both sides
   const double *sizes, *own;                           // the ratings' own noise: sizes[i] own
@@ -57,9 +81,11 @@ typedef struct {
   double *out_precision, *out_information, *out_gap, *out_mean, *out_covariance;
 } ItemPosteriors;
 
+#define EACH(a) for (int64_t a = 0; a < k; a++)
+
 // Solve A X = B, given as k rows (A, B), by elimination with partial pivoting; X overwrites B. Returns 0 if A is singular.
 static int eliminate(double *rows, int64_t k, int64_t width) {
-  for (int64_t p = 0; p < k; p++) {
+  EACH(p) {
     double *own = rows + p * width, *pivot = own;
     for (double *row = own; row < rows + k * width; row += width)
       if (fabs(row[p]) > fabs(pivot[p])) pivot = row;
@@ -82,84 +108,72 @@ static int eliminate(double *rows, int64_t k, int64_t width) {
   return 1;
 }
 
-// out += A B for A with rows `next` and entries `step` apart, and B and out with rows `width` apart, of which k count.
+// out += A B for A with rows `next` and entries `step` apart, and B and out with rows `from` and `to` apart.
 static void add_product(const double *A, int64_t next, int64_t step, const double *B, int64_t from, int64_t k, double *out,
                         int64_t to) {
-  for (int64_t a = 0; a < k; a++)
-    for (int64_t p = 0; p < k; p++)
-      for (int64_t b = 0; b < k; b++) out[a * to + b] += A[a * next + p * step] * B[p * from + b];
+  EACH(a) EACH(p) EACH(b) out[a * to + b] += A[a * next + p * step] * B[p * from + b];
+}
+
+// out = the symmetric part of a matrix with rows `next` apart.
+static void symmetric(const double *matrix, int64_t next, int64_t k, double *out) {
+  EACH(a) EACH(b) out[a * k + b] = (matrix[a * next + b] + matrix[b * next + a]) / 2;
 }
 
 // Blocks of items. Returns 0 if a matrix is singular.
-EXPORT int64_t NAME(item_posteriors)(const ItemPosteriors *q, int64_t *taken, const int64_t *ends, int64_t blocks) {
-  const int64_t k = q->k, size = k * k, width = 2 * k + 1;
-  double *memory = MEMORY(double, (size_t)(k * width + 3 * size + 3 * k)), *rows = memory, *wide = rows + k * width;
-  double *C = wide + size, *T = C + size, *first = T + size, *target = first + k, *off = target + k;
+EXPORT int64_t NAME(item_posteriors)(ItemPosteriors q, int64_t *taken, const int64_t *ends, int64_t blocks) {
+  const int64_t k = q.k, size = k * k, width = 2 * k + 1;
+  double *memory = MEMORY(double, (size_t)(k * width + 4 * size + 3 * k)), *rows = memory, *wide = rows + k * width;
+  double *C = wide + size, *T = C + size, *found = T + size, *first = found + size, *target = first + k;
+  double *off = target + k, *R = rows + k;
   int sound = 1;
   EACH_BLOCK(begin, end)
     for (int64_t i = begin; i < end && sound; i++) {
-      const double *spread = q->spread + i * size, *gap = q->gap ? q->gap + i * size : wide;
-      double *P = q->out_precision + i * size, *known = q->out_information + i * k, *mean = q->out_mean + i * k;
-      memcpy(P, q->precision + i * size, sizeof(double) * size);
-      memcpy(known, q->information + i * k, sizeof(double) * k);
-      for (int64_t a = 0; a < k; a++) {
-        first[a] = q->first[i * k + a] * q->scale[a];
-        if (q->moves) target[a] = q->mean[i * k + a] + q->moves[i * k + a];
-        for (int64_t b = 0; b < k; b++)
-          wide[a * k + b] = spread[a * k + b] * q->root[a] * q->root[b] + q->sizes[i] * q->own[a * k + b];
+      const double *spread = q.spread + i * size, *gap = q.gap ? q.gap + i * size : wide;
+      double *P = q.out_precision + i * size, *known = q.out_information + i * k, *mean = q.out_mean + i * k;
+      memcpy(P, q.precision + i * size, sizeof(double) * size);
+      memcpy(known, q.information + i * k, sizeof(double) * k);
+      EACH(a) {
+        first[a] = q.first[i * k + a] * q.scale[a];
+        EACH(b) wide[a * k + b] = spread[a * k + b] * q.root[a] * q.root[b] + q.sizes[i] * q.own[a * k + b];
       }
-      if (q->moves) {
-        for (int64_t a = 0; a < k; a++)
-          for (int64_t b = 0; b < k; b++) {
-            rows[a * width + b] = q->weights[i] * q->fresh[a * k + b] + q->error * gap[a * k + b];
-            rows[a * width + k + b] = a == b, rows[a * width + 2 * k] = 0;
-          }
-        sound &= eliminate(rows, k, width);
-        for (int64_t a = 0; a < k; a++)
-          for (int64_t b = 0; b < k; b++) {
-            double found = (rows[a * width + k + b] + rows[b * width + k + a]) / 2;
-            P[a * k + b] += found, known[a] += found * target[b];
-          }
-      }
-      for (int64_t a = 0; a < k; a++) {  // phi: (I + wide P) (C, its mean - first) = (wide, wide (known - P first))
-        off[a] = known[a];
-        for (int64_t b = 0; b < k; b++) {
-          off[a] -= P[a * k + b] * first[b];
-          rows[a * width + b] = a == b, rows[a * width + k + b] = wide[a * k + b];
+      if (q.moves) {  // the precision of the step, and what it adds to the information
+        EACH(a) {
+          target[a] = q.mean[i * k + a] + q.moves[i * k + a], rows[a * width + 2 * k] = 0;
+          EACH(b) rows[a * width + b] = q.weights[i] * q.fresh[a * k + b] + q.error * gap[a * k + b];
+          EACH(b) rows[a * width + k + b] = a == b;
         }
+        sound &= eliminate(rows, k, width);
+        symmetric(R, width, k, found);
+        EACH(a) EACH(b) P[a * k + b] += found[a * k + b], known[a] += found[a * k + b] * target[b];
       }
-      for (int64_t a = 0; a < k; a++) {
-        rows[a * width + 2 * k] = 0;
-        for (int64_t b = 0; b < k; b++) rows[a * width + 2 * k] += wide[a * k + b] * off[b];
+      EACH(a) {  // phi: (I + wide P) (C, its mean - first) = (wide, wide (known - P first))
+        off[a] = known[a], rows[a * width + 2 * k] = 0;
+        EACH(b) off[a] -= P[a * k + b] * first[b], rows[a * width + b] = a == b;
+        memcpy(rows + a * width + k, wide + a * k, sizeof(double) * k);
       }
+      EACH(a) EACH(b) rows[a * width + 2 * k] += wide[a * k + b] * off[b];
       add_product(wide, k, 1, P, k, k, rows, width);
       sound &= eliminate(rows, k, width);
-      for (int64_t a = 0; a < k; a++) {
-        off[a] = rows[a * width + 2 * k];
-        for (int64_t b = 0; b < k; b++) C[a * k + b] = (rows[a * width + k + b] + rows[b * width + k + a]) / 2;
-      }
-      for (int64_t a = 0; a < k; a++) {  // theta, by its regression R^T on phi: wide R = spread
-        for (int64_t b = 0; b < k; b++) {
-          T[a * k + b] = q->sizes[i] * q->own[a * k + b], rows[a * width + b] = wide[a * k + b];
-          rows[a * width + k + b] = spread[a * k + b] * q->root[a] * q->root[b];  // not wide - noise: that may be all rounding
-        }
+      EACH(a) off[a] = rows[a * width + 2 * k];
+      symmetric(R, width, k, C);
+      EACH(a) {  // theta, by its regression R^T on phi: wide R = spread, not wide - noise, which may be all rounding
         rows[a * width + 2 * k] = 0;
+        EACH(b) {
+          T[a * k + b] = q.sizes[i] * q.own[a * k + b], rows[a * width + b] = wide[a * k + b];
+          rows[a * width + k + b] = spread[a * k + b] * q.root[a] * q.root[b];
+        }
       }
       sound &= eliminate(rows, k, width);
-      const double *R = rows + k;
       add_product(C, k, 1, R, width, k, T, k);
       memset(wide, 0, sizeof(double) * size);
       add_product(R, 1, width, T, k, k, wide, k);
-      for (int64_t a = 0; a < k; a++) {
+      symmetric(wide, k, k, q.out_covariance + i * size);
+      EACH(a) {
         mean[a] = first[a];
-        for (int64_t b = 0; b < k; b++) mean[a] += R[b * width + a] * off[b];
+        EACH(b) mean[a] += R[b * width + a] * off[b];
       }
-      for (int64_t a = 0; a < k; a++) off[a] += first[a] - mean[a];
-      for (int64_t a = 0; a < k; a++)
-        for (int64_t b = 0; b < k; b++) {
-          q->out_covariance[i * size + a * k + b] = (wide[a * k + b] + wide[b * k + a]) / 2;
-          q->out_gap[i * size + a * k + b] = C[a * k + b] + off[a] * off[b];
-        }
+      EACH(a) off[a] += first[a] - mean[a];
+      EACH(a) EACH(b) q.out_gap[i * size + a * k + b] = C[a * k + b] + off[a] * off[b];
     }
   free(memory);
   return sound;

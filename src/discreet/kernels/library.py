@@ -87,19 +87,17 @@ def _layout(fields: tuple[tuple[str, Any], ...]) -> Any:
 
 
 class Struct:
-    """A C struct of pointers and numbers, in the order in which they are given; it keeps the arrays alive."""
+    """A C struct of pointers and numbers, in the order in which they are given, passed by value.
 
-    def __init__(self, dtype: Any, **fields: Any) -> None:
+    It keeps the arrays alive. Its numbers are integers of 64 bits, and floats of a type.
+    """
+
+    def __init__(self, dtype: Any = np.float64, **fields: Any) -> None:
         kinds = {float: KINDS[np.dtype(dtype)][1], int: ctypes.c_int64}
         layout = tuple((name, kinds.get(type(value), ctypes.c_void_p)) for name, value in fields.items())
-        self._kept = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
-        places = {name: _place(value) for name, value in self._kept.items()}
-        self._struct = _layout(layout)(**{**fields, **places})
-        self._as_parameter_ = ctypes.byref(self._struct)
-
-    def __getitem__(self, name: str) -> Array:
-        """One of the arrays."""
-        return self._kept[name]
+        self.fields = fields
+        places = (_place(value) if isinstance(value, np.ndarray) else value for value in fields.values())
+        self._as_parameter_ = _layout(layout)(*places)
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:

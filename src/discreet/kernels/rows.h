@@ -5,11 +5,7 @@
 // What is computed of a row depends on that row and on the tables alone, by the same operations in the same order
 // whatever rows are beside it: scratch memory is written anew for each row, and sums run over the row's own entries.
 
-typedef REAL NAME(vec) __attribute__((vector_size(VECTOR)));
-#define vec NAME(vec)
-#define WIDTH ((int)(VECTOR / sizeof(REAL)))
-#define LOAD(p) (*(const vec *)(p))
-#define STORE(p, v) (*(vec *)(p) = (v))
+typedef REAL NAME(vector) __attribute__((vector_size(VECTOR)));
 
 static inline REAL NAME(sum)(vec v) {
   REAL part[WIDTH];
@@ -41,24 +37,6 @@ static inline REAL NAME(dot)(const REAL *a, const REAL *b, int n) {
 static inline void NAME(axpy)(REAL f, const REAL *x, REAL *y, int n) {
   for (int j = 0; j < n; j += WIDTH) STORE(y + j, LOAD(y + j) + f * LOAD(x + j));
 }
-
-// TILE rows of G from `row` on, in `vectors` vectors of columns from `col` on: plus, or minus, those of L^T P.
-#define ADD_TILE(vectors)                                                                          \
-  {                                                                                                \
-    vec acc[TILE][vectors];                                                                        \
-    for (int i = 0; i < TILE; i++)                                                                 \
-      for (int v = 0; v < vectors; v++) acc[i][v] = (vec){0};                                      \
-    for (int t = 0; t < n; t++) {                                                                  \
-      const REAL *left = L + (size_t)t * ld + row, *right = P + (size_t)t * ld + col;              \
-      for (int i = 0; i < TILE; i++)                                                               \
-        for (int v = 0; v < vectors; v++) acc[i][v] += LOAD(right + v * WIDTH) * left[i];          \
-    }                                                                                              \
-    for (int i = 0; i < TILE; i++)                                                                 \
-      for (int v = 0; v < vectors; v++) {                                                          \
-        REAL *g = G + (size_t)(row + i) * ld + col + v * WIDTH;                                    \
-        STORE(g, minus ? LOAD(g) - acc[i][v] : LOAD(g) + acc[i][v]);                               \
-      }                                                                                            \
-  }
 
 // G plus, or minus, L^T P of n rows: the upper triangle, and a little below it, from the row `first` on.
 static inline __attribute__((always_inline)) void NAME(add_products)(const REAL *L, const REAL *P, int n, int ld,
@@ -116,12 +94,11 @@ static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
 }
 
 // The regressions of many rows: the offset a and the vector z of a row minimize
-//   sum over its entries of w (y - base_j - a - x_j . z)^2 + scale |z - c|^2 + z^T gram z + offset_penalty a^2
+//   sum over its entries of (y - base_j - a - x_j . z)^2 + scale |z - c|^2 + z^T gram z + offset_penalty a^2
 // where c is the sum over the row of its items' vectors in `prior`, divided by their number plus `prior_count`.
 typedef struct {
-  const int64_t *indptr;
-  Indices indices;
-  const REAL *values, *weights;       // by entry; weights may be NULL
+  Rows rows;
+  const REAL *values;                 // by entry
   const REAL *table, *base, *prior;   // by item; base and prior may be NULL
   const REAL *gram, *scale;           // (ld, ld) or NULL; by row
   REAL offset_penalty;                // negative: there is no offset
@@ -130,94 +107,82 @@ typedef struct {
   REAL *offsets, *vectors, *residuals;  // what is computed: (rows), (rows, ld), by entry or NULL
 } NAME(Ridge);
 
-// Whether all items of some rows are in the table: nothing outside of it is ever read.
-static int NAME(known)(const NAME(Ridge) * r, int64_t begin, int64_t end, int64_t items) {
-  return (int)below(r->indices.data, r->indices.bytes, r->indptr[begin], r->indptr[end], items);
-}
-
 // A row's entries, gathered a part at a time.
 typedef struct {
-  REAL *P, *t, *one;     // vectors, targets and ones, all times the roots of weights
-  REAL *b, *sums, *c;    // sums over the row of P t and of P one; the prior mean
-  REAL ones, targets;    // sums of one^2 and of one t
+  REAL *P, *t;           // vectors, and targets
+  REAL *b, *sums, *c;    // sums over the row of P t and of P; the prior mean
+  REAL count, targets;   // how many entries the row has, and the sum of t
 } NAME(Gathered);
+
+static inline REAL NAME(target)(const NAME(Ridge) * r, int64_t e) {
+  return r->values[e] - (r->base ? r->base[item_at(r->rows, e)] : 0);
+}
 
 static void NAME(prior_mean)(const NAME(Ridge) * r, int64_t begin, int64_t end, REAL *c) {
   int ld = (int)r->ld;
   memset(c, 0, sizeof(REAL) * ld);
   if (!r->prior || begin == end) return;
-  for (int64_t e = begin; e < end; e++) NAME(axpy)(1, r->prior + item_at(r->indices, e) * ld, c, ld);
+  for (int64_t e = begin; e < end; e++) NAME(axpy)(1, r->prior + item_at(r->rows, e) * ld, c, ld);
   for (int j = 0; j < ld; j++) c[j] /= (REAL)(end - begin) + r->prior_count;
 }
 
-static inline __attribute__((always_inline)) void NAME(gather_as)(const NAME(Ridge) * r, int64_t begin, int n,
-                                                                  NAME(Gathered) * g, int offset, int weighted) {
-  const int ld = (int)r->ld;
+static void NAME(gather)(const NAME(Ridge) * r, int64_t begin, int n, NAME(Gathered) * g) {
+  const int ld = (int)r->ld, offset = r->offset_penalty >= 0;
   for (int e = 0; e < n; e++) {
-    int64_t at = begin + e;
-    size_t item = item_at(r->indices, at);
-    const REAL *x = r->table + item * ld;
-    if (e + 8 < n) __builtin_prefetch(r->table + item_at(r->indices, at + 8) * ld);
-    REAL *p = g->P + (size_t)e * ld, one = weighted ? SQRT(r->weights[at]) : 1;
-    REAL t = r->values[at] - (r->base ? r->base[item] : 0);
+    const REAL *x = r->table + item_at(r->rows, begin + e) * ld;
+    if (e + 8 < n) __builtin_prefetch(r->table + item_at(r->rows, begin + e + 8) * ld);
+    REAL *p = g->P + (size_t)e * ld, t = NAME(target)(r, begin + e);
     if (r->prior) t -= NAME(dot)(x, g->c, ld);
-    t *= one;
     for (int j = 0; j < ld; j += WIDTH) {
-      vec own = weighted ? one * LOAD(x + j) : LOAD(x + j);
+      vec own = LOAD(x + j);
       STORE(p + j, own);
       STORE(g->b + j, LOAD(g->b + j) + t * own);
-      if (offset) STORE(g->sums + j, LOAD(g->sums + j) + one * own);
+      if (offset) STORE(g->sums + j, LOAD(g->sums + j) + own);
     }
-    g->t[e] = t, g->one[e] = one, g->ones += one * one, g->targets += one * t;
+    g->t[e] = t, g->targets += t;
   }
 }
 
-static void NAME(gather)(const NAME(Ridge) * r, int64_t begin, int n, NAME(Gathered) * g) {
-  if (r->weights)
-    NAME(gather_as)(r, begin, n, g, 1, 1);
-  else if (r->offset_penalty >= 0)
-    NAME(gather_as)(r, begin, n, g, 1, 0);
-  else
-    NAME(gather_as)(r, begin, n, g, 0, 0);
+// Gather a whole row, and add the Gram matrix of its vectors to the upper triangle of A.
+static void NAME(row_gram)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A) {
+  for (int64_t at = r->rows.indptr[i], end = r->rows.indptr[i + 1]; at < end; at += PART) {
+    int n = end - at < PART ? (int)(end - at) : PART;
+    NAME(gather)(r, at, n, g);
+    NAME(add_gram)(g->P, n, (int)r->ld, A);
+  }
 }
 
 // By the normal equations of the vector, after the offset has been eliminated.
 static int NAME(primal)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A, REAL *z, REAL *a) {
   const int k = (int)r->k, ld = (int)r->ld;
-  int64_t end = r->indptr[i + 1];
   if (r->gram)
     memcpy(A, r->gram, sizeof(REAL) * ld * ld);
   else
     memset(A, 0, sizeof(REAL) * ld * ld);
-  for (int64_t at = r->indptr[i]; at < end; at += PART) {
-    int n = end - at < PART ? (int)(end - at) : PART;
-    NAME(gather)(r, at, n, g);
-    NAME(add_gram)(g->P, n, ld, A);
-  }
+  NAME(row_gram)(r, i, g, A);
   memcpy(z, g->b, sizeof(REAL) * ld);
-  REAL ones = g->ones + r->offset_penalty;
+  REAL count = g->count + r->offset_penalty;
   if (r->offset_penalty >= 0) {
-    if (!(ones > 0)) return 1;
-    for (int row = 0; row < k; row++) NAME(axpy)(-g->sums[row] / ones, g->sums, A + (size_t)row * ld, ld);
-    NAME(axpy)(-g->targets / ones, g->sums, z, ld);
+    for (int row = 0; row < k; row++) NAME(axpy)(-g->sums[row] / count, g->sums, A + (size_t)row * ld, ld);
+    NAME(axpy)(-g->targets / count, g->sums, z, ld);
   }
   for (int j = 0; j < k; j++) A[(size_t)j * ld + j] += r->scale[i];
   if (NAME(solve)(A, k, ld, EPSILON * k, z)) return 1;
-  *a = r->offset_penalty >= 0 ? (g->targets - NAME(dot)(g->sums, z, ld)) / ones : 0;
+  *a = r->offset_penalty >= 0 ? (g->targets - NAME(dot)(g->sums, z, ld)) / count : 0;
   return 0;
 }
 
 // By a system of the size of the row's entries: z = X^T q with (X X^T + scale (I + 1 1^T / offset_penalty)) q = t.
 static int NAME(dual)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A, REAL *T, REAL *z, REAL *a) {
-  const int k = (int)r->k, ld = (int)r->ld, n = (int)(r->indptr[i + 1] - r->indptr[i]), ln = (n + PAD - 1) / PAD * PAD;
+  const int k = (int)r->k, ld = (int)r->ld, n = (int)g->count, ln = (n + PAD - 1) / PAD * PAD;
   REAL scale = r->scale[i], ratio = r->offset_penalty > 0 ? scale / r->offset_penalty : 0;
-  NAME(gather)(r, r->indptr[i], n, g);
+  NAME(gather)(r, r->rows.indptr[i], n, g);
   for (int j = 0; j < k; j++)
     for (int e = 0; e < ln; e++) T[(size_t)j * ln + e] = e < n ? g->P[(size_t)e * ld + j] : 0;
   memset(A, 0, sizeof(REAL) * ln * ln);
   NAME(add_gram)(T, k, ln, A);
   for (int e = 0; e < n; e++) {
-    for (int f = 0; f < n; f++) A[(size_t)e * ln + f] += ratio * g->one[e] * g->one[f];
+    for (int f = 0; f < n; f++) A[(size_t)e * ln + f] += ratio;
     A[(size_t)e * ln + e] += scale;
   }
   for (int e = n; e < ln; e++) g->t[e] = 0;
@@ -226,25 +191,25 @@ static int NAME(dual)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL
   *a = 0;
   for (int e = 0; e < n; e++) {
     NAME(axpy)(g->t[e], g->P + (size_t)e * ld, z, ld);
-    *a += ratio * g->one[e] * g->t[e];
+    *a += ratio * g->t[e];
   }
   return 0;
 }
 
-// Add w f x to out over the entries of a row, and return the sum of w f unit: f is x . p + unit pa or, for `rest`, what
+// Add f x to out over the entries of a row, and return the sum of unit f: f is x . p + unit pa or, for `rest`, what
 // these leave of the value. The vectors are read where they are: after the first pass over a row they are in a cache.
 static REAL NAME(pass)(const NAME(Ridge) * r, int64_t i, int rest, REAL unit, REAL pa, const REAL *p, REAL *out) {
   const int ld = (int)r->ld;
-  const int64_t end = r->indptr[i + 1];
+  const int64_t end = r->rows.indptr[i + 1];
   REAL first = 0;
-  for (int64_t at = r->indptr[i]; at < end; at += 4) {  // four entries share what is loaded of p and out
+  for (int64_t at = r->rows.indptr[i]; at < end; at += 4) {  // four entries share what is loaded of p and out
     const int n = end - at < 4 ? (int)(end - at) : 4;
     const REAL *x[4];
     vec products[4] = {{0}, {0}, {0}, {0}};
     REAL own[4] = {0, 0, 0, 0};
-    for (int f = 0; f < 4; f++) x[f] = r->table + item_at(r->indices, at + (f < n ? f : 0)) * ld;
+    for (int f = 0; f < 4; f++) x[f] = r->table + item_at(r->rows, at + (f < n ? f : 0)) * ld;
     for (int f = 0; f < 4 && at + 8 + f < end; f++) {
-      const char *ahead = (const char *)(r->table + item_at(r->indices, at + 8 + f) * ld);
+      const char *ahead = (const char *)(r->table + item_at(r->rows, at + 8 + f) * ld);
       for (size_t line = 0; line < sizeof(REAL) * ld; line += 128) __builtin_prefetch(ahead + line);
     }
     for (int j = 0; j < ld; j += WIDTH) {
@@ -253,8 +218,7 @@ static REAL NAME(pass)(const NAME(Ridge) * r, int64_t i, int rest, REAL unit, RE
     }
     for (int f = 0; f < n; f++) {
       REAL found = NAME(sum)(products[f]) + unit * pa;
-      if (rest) found = r->values[at + f] - (r->base ? r->base[item_at(r->indices, at + f)] : 0) - found;
-      own[f] = r->weights ? r->weights[at + f] * found : found;
+      own[f] = rest ? NAME(target)(r, at + f) - found : found;
       first += unit * own[f];
     }
     for (int j = 0; j < ld; j += WIDTH) {
@@ -273,31 +237,26 @@ static void NAME(penalized)(const NAME(Ridge) * r, int64_t i, REAL sign, const R
     for (int j = 0; j < (int)r->k; j++) NAME(axpy)(sign * p[j], r->gram + (size_t)j * r->ld, out, (int)r->ld);
 }
 
-// The same with the row's Gram matrix A, for few columns; returns what belongs to the offset.
+// As `pass` without `rest`, with the row's Gram matrix A, for few columns.
 static REAL NAME(by_gram)(const NAME(Ridge) * r, const NAME(Gathered) * g, const REAL *A, REAL unit, REAL pa,
                           const REAL *p, REAL *out) {
   const int ld = (int)r->ld;
   for (int j = 0; j < (int)r->k; j++) NAME(axpy)(p[j], A + (size_t)j * ld, out, ld);
   NAME(axpy)(unit * pa, g->sums, out, ld);
-  return unit * (unit * g->ones * pa + NAME(dot)(g->sums, p, ld));
+  return unit * (unit * g->count * pa + NAME(dot)(g->sums, p, ld));
 }
 
 // Some steps of conjugate gradients from z and a. The offset has a column of `unit`, so that it has the penalty of z.
 static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A, REAL *scratch, int steps,
                             REAL *z, REAL *a) {
   const int ld = (int)r->ld, few = r->k <= GRAM_PAYS;
-  int64_t begin = r->indptr[i], count = r->indptr[i + 1] - begin;
   REAL *left = scratch, *p = scratch + ld, *image = scratch + 2 * ld;
   REAL unit = r->offset_penalty > 0 ? SQRT(r->scale[i] / r->offset_penalty) : 0, za = unit > 0 ? *a / unit : 0;
   REAL left_a = -r->scale[i] * za;
   memset(left, 0, sizeof(REAL) * ld);
   if (few) {
     memset(A, 0, sizeof(REAL) * ld * ld);
-    for (int64_t at = 0; at < count; at += PART) {
-      int n = count - at < PART ? (int)(count - at) : PART;
-      NAME(gather)(r, begin + at, n, g);
-      NAME(add_gram)(g->P, n, ld, A);
-    }
+    NAME(row_gram)(r, i, g, A);
     for (int row = 1; row < (int)r->k; row++)
       for (int col = 0; col < row; col++) A[(size_t)row * ld + col] = A[(size_t)col * ld + row];
     left_a -= NAME(by_gram)(r, g, A, unit, za, z, left) - unit * g->targets;
@@ -329,121 +288,97 @@ static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g
 }
 
 // Solve blocks of rows: exactly if steps is 0, else by so many steps of conjugate gradients from what offsets and
-// vectors hold. failed[i] is set where a system is singular, as far as this precision can tell. The table has `items`
-// rows; returns 0 if an item is none of them.
-EXPORT int64_t NAME(ridge)(const NAME(Ridge) * r, int64_t *taken, const int64_t *ends, int64_t blocks, int64_t items,
-                           int64_t steps, uint8_t *failed) {
-  const int k = (int)r->k, ld = (int)r->ld, most = ld > PART ? ld : PART;
-  REAL *memory = MEMORY(REAL, (size_t)(most + 2 * ld + 8) * ld + 2 * (size_t)most);
+// vectors hold. failed[i] is set where a system is singular, as far as this precision can tell.
+EXPORT int64_t NAME(ridge)(NAME(Ridge) r, int64_t *taken, const int64_t *ends, int64_t blocks, int64_t steps,
+                           uint8_t *failed) {
+  const int k = (int)r.k, ld = (int)r.ld, most = ld > PART ? ld : PART;
+  REAL *memory = MEMORY(REAL, (size_t)(most + 2 * ld + 8) * ld + (size_t)most);
   REAL *A = memory, *T = A + (size_t)ld * ld, *z = T + (size_t)ld * ld, *scratch = z + ld;
-  NAME(Gathered) g = {.b = scratch + 3 * ld, .sums = scratch + 4 * ld, .c = scratch + 5 * ld};
-  g.P = scratch + 7 * ld, g.t = g.P + (size_t)most * ld, g.one = g.t + most;
-  int known = 1;
+  NAME(Gathered) g = {.b = scratch + 3 * ld, .sums = scratch + 4 * ld, .c = scratch + 5 * ld, .P = scratch + 7 * ld};
+  g.t = g.P + (size_t)most * ld;
+  int sound = 1;
   EACH_BLOCK(begin, end) {
-    if (!(known = NAME(known)(r, begin, end, items))) break;
+    if (!(sound = known(r.rows, begin, end))) break;
     for (int64_t i = begin; i < end; i++) {
-      int64_t first = r->indptr[i], last = r->indptr[i + 1], n = last - first;
-      REAL a = steps ? r->offsets[i] : 0, *out = r->vectors + (size_t)i * ld;
+      int64_t first = r.rows.indptr[i], last = r.rows.indptr[i + 1], n = last - first;
+      REAL a = steps ? r.offsets[i] : 0, *out = r.vectors + (size_t)i * ld;
       memset(g.b, 0, sizeof(REAL) * 2 * ld);
-      g.ones = g.targets = 0;
-      NAME(prior_mean)(r, first, last, g.c);
+      g.count = (REAL)n, g.targets = 0;
+      NAME(prior_mean)(&r, first, last, g.c);
       if (n == 0) {
         a = 0;
         memset(z, 0, sizeof(REAL) * ld);
       } else if (steps) {
         for (int j = 0; j < ld; j++) z[j] = out[j] - g.c[j];
-        NAME(conjugate)(r, i, &g, A, scratch, (int)steps, z, &a);
-      } else if (!r->gram && k > 48 && 2 * n <= k && r->scale[i] > 0 && r->offset_penalty != 0) {
-        failed[i] = NAME(dual)(r, i, &g, A, T, z, &a);
+        NAME(conjugate)(&r, i, &g, A, scratch, (int)steps, z, &a);
+      } else if (!r.gram && k > 48 && 2 * n <= k && r.scale[i] > 0 && r.offset_penalty != 0) {
+        failed[i] = NAME(dual)(&r, i, &g, A, T, z, &a);
       } else {
-        failed[i] = NAME(primal)(r, i, &g, A, z, &a);
+        failed[i] = NAME(primal)(&r, i, &g, A, z, &a);
       }
       for (int j = 0; j < ld; j++) out[j] = z[j] + g.c[j];
-      r->offsets[i] = a;
-      if (r->residuals)
-        for (int64_t e = first; e < last; e++) {
-          size_t item = item_at(r->indices, e);
-          REAL rest = r->values[e] - (r->base ? r->base[item] : 0) - a;
-          r->residuals[e] = rest - NAME(dot)(r->table + item * ld, out, ld);
-        }
+      r.offsets[i] = a;
+      for (int64_t e = first; e < last && r.residuals; e++)
+        r.residuals[e] = NAME(target)(&r, e) - a - NAME(dot)(r.table + item_at(r.rows, e) * ld, out, ld);
     }
   }
   free(memory);
-  return known;
+  return sound;
 }
 
 // For each fold of a row, a regression on all entries but those of the fold; entry p is in fold p % folds.
 // (X^T X + D) z = X^T t + D c, D = diag(penalty) and c the mean of the priors of these entries and of `prior_count` zeros:
-// with the priors of the fold, c would say which items are left out. A residual is what the vector of its own fold,
-// which was not fitted to it, leaves. Vectors (folds, ld) and residuals are of this row. The penalty makes
-// every system positive definite; where rounding undoes that, the vector is 0: nothing here fails because of the data.
-static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds, int64_t i, REAL *memory, REAL *vectors,
-                          REAL *residuals) {
-  const int k = (int)r->k, ld = (int)r->ld, size = ld * ld;
-  REAL *each = memory, *whole = each + folds * size, *A = whole + size, *b = A + size, *side = b + folds * ld;
-  REAL *c = side + ld, *all = c + folds * ld, *P = all + ld;
-  int64_t first = r->indptr[i], last = r->indptr[i + 1];
-  memset(each, 0, sizeof(REAL) * folds * size);
-  memset(b, 0, sizeof(REAL) * folds * ld);
-  memset(c, 0, sizeof(REAL) * (folds + 1) * ld);
+// with the priors of the fold, c would say which items are left out. The penalty makes every system positive definite;
+// where rounding undoes that, the vector is 0: nothing here fails because of the data.
+static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds, int64_t i, REAL *memory,
+                           REAL *vectors) {
+  const int k = (int)r->k, ld = (int)r->ld, square = ld * ld, size = square + 2 * ld;  // of sums: Gram matrix, b and c
+  REAL *whole = memory + folds * size, *A = whole + size, *b = A + square, *c = b + ld, *P = A + size;
+  int64_t first = r->rows.indptr[i], last = r->rows.indptr[i + 1];
+  memset(memory, 0, sizeof(REAL) * (folds + 1) * size);
   for (int f = 0; f < folds; f++) {
+    REAL *own = memory + f * size;
     int n = 0;
     for (int64_t e = first + f; e < last; e += folds) {
-      size_t item = item_at(r->indices, e);
+      size_t item = item_at(r->rows, e);
       const REAL *x = r->table + item * ld;
       memcpy(P + (size_t)n * ld, x, sizeof(REAL) * ld);
-      NAME(axpy)(r->values[e] - r->base[item], x, b + f * ld, ld);
-      NAME(axpy)(1, r->prior + item * ld, c + f * ld, ld);
-      if (++n == PART || e + folds >= last) NAME(add_gram)(P, n, ld, each + f * size), n = 0;
+      NAME(axpy)(NAME(target)(r, e), x, own + square, ld);
+      NAME(axpy)(1, r->prior + item * ld, own + square + ld, ld);
+      if (++n == PART || e + folds >= last) NAME(add_gram)(P, n, ld, own), n = 0;
     }
-  }
-  memcpy(whole, each, sizeof(REAL) * size);
-  memcpy(side, b, sizeof(REAL) * ld);
-  for (int f = 0; f < folds; f++) {
-    if (f) NAME(axpy)(1, each + f * size, whole, size);
-    if (f) NAME(axpy)(1, b + f * ld, side, ld);
-    NAME(axpy)(1, c + f * ld, all, ld);
+    NAME(axpy)(1, own, whole, size);
   }
   for (int f = 0; f < folds; f++) {
-    REAL *z = vectors + (size_t)f * ld;
+    REAL *z = vectors + (size_t)f * ld, *own = memory + f * size;
     int64_t n = last - first, others = n - (n - f + folds - 1) / folds;  // entries that are not in the fold
     REAL count = (REAL)others + r->prior_count;
     if (!(count > 0)) count = 1;
-    for (int j = 0; j < size; j += WIDTH) STORE(A + j, LOAD(whole + j) - LOAD(each + f * size + j));
-    for (int j = 0; j < ld; j++) z[j] = j < k ? side[j] - b[f * ld + j] + penalty[j] * (all[j] - c[f * ld + j]) / count : 0;
+    for (int j = 0; j < size; j += WIDTH) STORE(A + j, LOAD(whole + j) - LOAD(own + j));
+    for (int j = 0; j < ld; j++) z[j] = j < k ? b[j] + penalty[j] * c[j] / count : 0;
     for (int j = 0; j < k; j++) A[(size_t)j * ld + j] += penalty[j];
     if (NAME(solve)(A, k, ld, 0, z)) memset(z, 0, sizeof(REAL) * ld);
   }
-  int f = 0;
-  for (int64_t e = first; e < last; e++, f = f + 1 < folds ? f + 1 : 0) {
-    size_t item = item_at(r->indices, e);
-    REAL found = NAME(dot)(r->table + item * ld, vectors + (size_t)f * ld, ld);
-    residuals[e - first] = r->values[e] - r->base[item] - found;
-  }
 }
 
-#define FOLD_OUT_MEMORY(folds, ld) ((size_t)((folds) + 2) * (ld) * (ld) + (2 * (folds) + 2 + PART) * (size_t)(ld))
-
-// What n users contribute to an item step of DPALS, in double precision; models/als/contributions.py has the formulas.
-// Users weigh their items by a, scaled to length 1. With clip 0, x is not scaled. Results are x, by entry, directions
-// (n * folds, k) and rows (n, folds * k).
-EXPORT int64_t NAME(item_step)(const NAME(Ridge) * r, int64_t n_rows, int64_t items, const REAL *penalty,
-                               int64_t folds, const double *a, double bias_weight, double clip, double lift, double *out,
-                               double *direction, double *row) {
-  const int k = (int)r->k, ld = (int)r->ld;
-  if (!NAME(known)(r, 0, n_rows, items)) return 0;
-  int64_t longest = 1;
-  for (int64_t i = 0; i < n_rows; i++)
-    if (r->indptr[i + 1] - r->indptr[i] > longest) longest = r->indptr[i + 1] - r->indptr[i];
-  REAL *memory = MEMORY(REAL, FOLD_OUT_MEMORY(folds, ld) + folds * ld + longest);
-  REAL *z = memory + FOLD_OUT_MEMORY(folds, ld), *left = z + folds * ld;
+// What users contribute to an item step of DPALS, in double precision; models/als/contributions.py has the formulas.
+// Users weigh their items by a, scaled to length 1; the residual of an entry is what the vector of its own fold, which
+// was not fitted to it, leaves. With clip 0, x is not scaled. Results are x, by entry, directions (n * folds, k) and
+// rows (n, folds * k).
+EXPORT int64_t NAME(item_step)(NAME(Ridge) r, const REAL *penalty, int64_t folds, const double *a,
+                               double bias_weight, double clip, double lift, double *out, double *direction,
+                               double *row) {
+  const int k = (int)r.k, ld = (int)r.ld;
+  if (!known(r.rows, 0, r.rows.n)) return 0;
+  REAL *memory = MEMORY(REAL, (size_t)(folds + 2) * (ld + 2) * ld + (size_t)(PART + folds) * ld);
+  REAL *z = memory + (size_t)(folds + 2) * (ld + 2) * ld + (size_t)PART * ld;
   double lengths[folds], shares[folds];
-  for (int64_t i = 0; i < n_rows; i++) {
-    int64_t first = r->indptr[i], n = r->indptr[i + 1] - first;
-    double weight = 0, size = 0, scale = 1, *x = out + first;
-    NAME(fold_out)(r, penalty, (int)folds, i, memory, z, left);
-    for (int64_t e = 0; e < n; e++) {
-      double own = a[item_at(r->indices, first + e)];
+  for (int64_t i = 0; i < r.rows.n; i++) {
+    int64_t first = r.rows.indptr[i], last = r.rows.indptr[i + 1];
+    double weight = 0, size = 0, scale = 1;
+    NAME(fold_out)(&r, penalty, (int)folds, i, memory, z);
+    for (int64_t e = first; e < last; e++) {
+      double own = a[item_at(r.rows, e)];
       weight += own * own;
     }
     weight = sqrt(weight);
@@ -452,17 +387,18 @@ EXPORT int64_t NAME(item_step)(const NAME(Ridge) * r, int64_t n_rows, int64_t it
       for (int j = 1; j < k; j++) squared += (double)z[f * ld + j] * z[f * ld + j];
       lengths[f] = sqrt(squared), shares[f] = 0;
     }
-    int fold = 0;
-    for (int64_t e = 0; e < n; e++, fold = fold + 1 < folds ? fold + 1 : 0) {
-      double own = a[item_at(r->indices, first + e)] / weight;
+    for (int64_t e = first, fold = 0; e < last; e++, fold = fold + 1 < folds ? fold + 1 : 0) {
+      size_t item = item_at(r.rows, e);
+      REAL left = NAME(target)(&r, e) - NAME(dot)(r.table + item * ld, z + fold * ld, ld);
+      double own = a[item] / weight;
       shares[fold] += own;
-      x[e] = own * left[e] * lengths[fold];
-      size += x[e] * x[e];
+      out[e] = own * left * lengths[fold];
+      size += out[e] * out[e];
     }
     if (clip > 0) {
       scale = clip / fmax(sqrt(size), 1e-12);
       if (scale > lift) scale = lift;
-      for (int64_t e = 0; e < n; e++) x[e] *= scale;
+      for (int64_t e = first; e < last; e++) out[e] *= scale;
     }
     for (int f = 0; f < folds; f++, direction += k, row += k) {
       double root = sqrt(shares[f] * scale);
@@ -482,66 +418,67 @@ EXPORT void NAME(systems)(REAL *A, REAL *x, int64_t k, int64_t ld, int64_t n, ui
     failed[i] = NAME(solve)(A + (size_t)i * ld * ld, (int)k, (int)ld, EPSILON * k, x + (size_t)i * ld);
 }
 
-// For blocks of items: add w u u^T of their users to the upper triangle of total[item] (side, side), and w y u to its
-// last column. All are integers, whose sums over the users who are given at once are below 2^53: so they are exact.
-// Returns 0 if a user is not below `users`.
-EXPORT int64_t NAME(equations)(const NAME(Ridge) * r, int64_t *taken, const int64_t *ends, int64_t blocks, int64_t users,
-                               int64_t *total) {
-  const int k = (int)r->k, ld = (int)r->ld;
+// For blocks of items: add w u u^T of their users to the upper triangle of total[item] (side, side), and t u to its last
+// column. All are integers, whose sums over the users who are given at once are below 2^53: so they are exact.
+EXPORT int64_t NAME(equations)(NAME(Ridge) r, int64_t *taken, const int64_t *ends, int64_t blocks,
+                               const REAL *weights, int64_t *total) {
+  const int k = (int)r.k, ld = (int)r.ld;
   const int64_t side = k + 1;
   REAL *memory = MEMORY(REAL, (size_t)ld * ld + 2 * (size_t)PART * ld + ld);
-  REAL *G = memory, *P = G + (size_t)ld * ld, *L = P + (size_t)PART * ld, *b = L + (size_t)PART * ld;
-  int known = 1;
+  REAL *G = memory, *b = G + (size_t)ld * ld, *P = b + ld, *L = P + (size_t)PART * ld;
+  int sound = 1;
   EACH_BLOCK(begin, end) {
-    if (!(known = NAME(known)(r, begin, end, users))) break;
+    if (!(sound = known(r.rows, begin, end))) break;
     for (int64_t i = begin; i < end; i++) {
-      int64_t first = r->indptr[i], last = r->indptr[i + 1];
-      if (first == last) continue;
-      memset(G, 0, sizeof(REAL) * ld * ld);
-      memset(b, 0, sizeof(REAL) * ld);
-      for (int64_t at = first; at < last; at += PART) {
-        int n = last - at < PART ? (int)(last - at) : PART;
-        for (int e = 0; e < n; e++) {
-          const REAL *u = r->table + item_at(r->indices, at + e) * ld;
-          REAL w = r->weights ? r->weights[at + e] : 1;
-          for (int j = 0; j < ld; j += WIDTH) {
-            STORE(P + (size_t)e * ld + j, LOAD(u + j));
-            STORE(L + (size_t)e * ld + j, w * LOAD(u + j));
-          }
-          NAME(axpy)(r->values[at + e], u, b, ld);
-        }
-        NAME(add_products)(L, P, n, ld, 0, 0, G);
+      int64_t first = r.rows.indptr[i], last = r.rows.indptr[i + 1];
+      memset(G, 0, sizeof(REAL) * (ld + 1) * ld);
+      for (int64_t e = first, n = 0; e < last; e++) {
+        const REAL *u = r.table + item_at(r.rows, e) * ld;
+        memcpy(P + n * ld, u, sizeof(REAL) * ld);
+        for (int j = 0; j < ld; j += WIDTH) STORE(L + n * ld + j, (weights ? weights[e] : 1) * LOAD(u + j));
+        NAME(axpy)(r.values[e], u, b, ld);
+        if (++n == PART || e + 1 == last) NAME(add_products)(L, P, (int)n, ld, 0, 0, G), n = 0;
       }
       int64_t *out = total + i * side * side;
-      for (int row = 0; row < k; row++) {
+      for (int row = 0; row < k && first < last; row++) {
         for (int col = row; col < k; col++) out[row * side + col] += (int64_t)G[(size_t)row * ld + col];
         out[row * side + k] += (int64_t)b[row];
       }
     }
   }
   free(memory);
-  return known;
+  return sound;
 }
 
 // Scores and their best. Items stand in panels of PANEL: entry (j, i) of a panel is number j of the panel's item i, so
 // that an item's score is a sum over j, in order, whatever is beside it.
 typedef struct {
+  Rows seen;                         // what users have seen: items, ascending, that are left out
   const REAL *panels, *base, *cold;  // (panels, k, PANEL), then by item, up to whole panels; -inf: no candidate
   const REAL *variances, *base_variance;  // panels of the same shape, or NULL; by item
   REAL caution;                      // standard deviations that are subtracted
-  int64_t k, items, n;               // n: how many of the best are wanted
+  int64_t k, n;                      // n: how many of the best are wanted
   const REAL *vectors;               // (users, k)
   const uint8_t *known;              // whether anything is known of a user; else they get the scores in `cold`
-  const int64_t *indptr;             // of what users have seen: items, ascending, that are left out; or NULL
-  Indices seen;
   int32_t *best;                     // (users, n), -1 where there are no more
   REAL *scores;                      // (users, n)
 } NAME(TopN);
 
+// The n best of a user so far, a heap whose root is the worst of them, with scores of -inf where there are no more; and
+// where the first item that they have seen is that is not behind the panel.
+typedef struct {
+  REAL *scores;
+  int32_t *items;
+  int64_t seen, end;
+} NAME(Best);
+
 static inline int NAME(worse)(REAL s, int32_t i, REAL t, int32_t j) { return s < t || (s == t && i > j); }
 
-// A heap whose root is the worst of the best.
-static void NAME(sift)(REAL *s, int32_t *best, int64_t n, int64_t at, REAL score, int32_t item) {
+// Put an item in place of the worst of the first n.
+static void NAME(replace)(NAME(Best) * b, int64_t n, REAL score, int32_t item) {
+  REAL *s = b->scores;
+  int32_t *best = b->items;
+  int64_t at = 0;
   for (int64_t child; (child = 2 * at + 1) < n; at = child) {
     if (child + 1 < n && NAME(worse)(s[child + 1], best[child + 1], s[child], best[child])) child++;
     if (!NAME(worse)(s[child], best[child], score, item)) break;
@@ -566,36 +503,17 @@ static inline __attribute__((always_inline)) void NAME(products)(const REAL *pan
 
 EXPORT int64_t NAME(panel)(void) { return PANEL_VECTORS * WIDTH; }
 
-// The best of a user so far: a heap, how many it holds, and the first item of theirs that is not behind the panel.
-typedef struct {
-  REAL *scores;
-  int32_t *items;
-  int64_t held, seen, end;
-} NAME(Best);
-
 // Take what is among the best of a panel.
 static void NAME(take)(const NAME(TopN) * q, NAME(Best) * b, int64_t item, REAL *s) {
   const int panel = PANEL_VECTORS * WIDTH;
   for (int64_t at; b->seen < b->end && (at = (int64_t)item_at(q->seen, b->seen)) < item + panel; b->seen++)
     if (at >= item) s[at - item] = -INFINITY;
-  for (int j = 0; j < panel; j++) {
-    int32_t own = (int32_t)(item + j);
-    if (!(s[j] > (b->held == q->n ? b->scores[0] : -INFINITY))) continue;
-    if (b->held == q->n) {
-      NAME(sift)(b->scores, b->items, q->n, 0, s[j], own);
-      continue;
-    }
-    int64_t at = b->held++;
-    for (int64_t up = (at - 1) / 2; at && NAME(worse)(s[j], own, b->scores[up], b->items[up]); up = (at - 1) / 2) {
-      b->scores[at] = b->scores[up], b->items[at] = b->items[up];
-      at = up;
-    }
-    b->scores[at] = s[j], b->items[at] = own;
-  }
+  for (int j = 0; j < panel; j++)
+    if (s[j] > b->scores[0]) NAME(replace)(b, q->n, s[j], (int32_t)(item + j));
 }
 
-EXPORT int64_t NAME(top_n)(const NAME(TopN) * q, int64_t *taken, const int64_t *ends, int64_t blocks) {
-  const int k = (int)q->k, panel = PANEL_VECTORS * WIDTH, each = k * USERS;
+EXPORT int64_t NAME(top_n)(NAME(TopN) q, int64_t *taken, const int64_t *ends, int64_t blocks) {
+  const int k = (int)q.k, panel = PANEL_VECTORS * WIDTH, each = k * USERS;
   enum { TOGETHER = 16 * USERS };  // users who share a panel while it is in the cache
   REAL *u = MEMORY(REAL, 2 * (size_t)k * TOGETHER + 2 * USERS * panel), *squares = u + (size_t)k * TOGETHER;
   REAL *found = squares + (size_t)k * TOGETHER, *spread = found + USERS * panel;
@@ -606,48 +524,40 @@ EXPORT int64_t NAME(top_n)(const NAME(TopN) * q, int64_t *taken, const int64_t *
       int users = end - first < TOGETHER ? (int)(end - first) : TOGETHER;
       memset(u, 0, sizeof(REAL) * k * TOGETHER);
       for (int i = 0; i < TOGETHER; i++) {
-        start[i] = q->cold;
+        start[i] = q.cold;
         if (i >= users) continue;
-        int64_t user = first + i, from = q->indptr ? q->indptr[user] : 0, to = q->indptr ? q->indptr[user + 1] : 0;
-        lists[i] = (NAME(Best)){q->scores + user * q->n, q->best + user * q->n, 0, from, to};
-        if (!q->known[user]) continue;
-        start[i] = q->base;
-        for (int j = 0; j < k; j++) u[i / USERS * each + j * USERS + i % USERS] = q->vectors[user * k + j];
+        const int64_t user = first + i, *seen = q.seen.indptr + user;
+        lists[i] = (NAME(Best)){q.scores + user * q.n, q.best + user * q.n, seen[0], seen[1]};
+        for (int64_t j = 0; j < q.n; j++) lists[i].scores[j] = -INFINITY, lists[i].items[j] = -1;
+        if (!q.known[user]) continue;
+        start[i] = q.base;
+        for (int j = 0; j < k; j++) u[i / USERS * each + j * USERS + i % USERS] = q.vectors[user * k + j];
       }
-      if (q->variances)
+      if (q.variances)
         for (int j = 0; j < k * TOGETHER; j++) squares[j] = u[j] * u[j];
-      for (int64_t item = 0; item < q->items; item += panel)
+      for (int64_t item = 0; item < q.seen.size; item += panel)
         for (int group = 0; group * USERS < users; group++) {
-          NAME(products)(q->panels + item * k, u + group * each, k, start + group * USERS, item, found);
-          if (q->variances) NAME(products)(q->variances + item * k, squares + group * each, k, NULL, 0, spread);
+          NAME(products)(q.panels + item * k, u + group * each, k, start + group * USERS, item, found);
+          if (q.variances) NAME(products)(q.variances + item * k, squares + group * each, k, NULL, 0, spread);
           for (int i = 0; i < USERS && group * USERS + i < users; i++) {
             NAME(Best) *b = lists + group * USERS + i;
-            REAL *s = found + i * panel, floor = b->held == q->n ? b->scores[0] : -INFINITY;
-            if (q->variances)
+            REAL *s = found + i * panel;
+            if (q.variances)
               for (int j = 0; j < panel; j++)
-                s[j] -= q->caution * SQRT(q->base_variance[item + j] + spread[i * panel + j]);
+                s[j] -= q.caution * SQRT(q.base_variance[item + j] + spread[i * panel + j]);
             int any = 0;
-            for (int j = 0; j < panel; j++) any |= s[j] > floor;
-            if (any) NAME(take)(q, b, item, s);
+            for (int j = 0; j < panel; j++) any |= s[j] > b->scores[0];
+            if (any) NAME(take)(&q, b, item, s);
           }
         }
-      for (int i = 0; i < users; i++) {  // the best first: take the worst away, and put it behind the others
-        NAME(Best) *b = lists + i;
-        for (int64_t left = b->held - 1; left > 0; left--) {
-          REAL score = b->scores[left];
-          int32_t item = b->items[left];
-          b->scores[left] = b->scores[0], b->items[left] = b->items[0];
-          NAME(sift)(b->scores, b->items, left, 0, score, item);
+      for (int i = 0; i < users; i++)  // the best first: take the worst away, and put it behind the others
+        for (int64_t left = q.n - 1; left > 0; left--) {
+          REAL score = lists[i].scores[left];
+          int32_t item = lists[i].items[left];
+          lists[i].scores[left] = lists[i].scores[0], lists[i].items[left] = lists[i].items[0];
+          NAME(replace)(lists + i, left, score, item);
         }
-        for (int64_t j = b->held; j < q->n; j++) b->items[j] = -1, b->scores[j] = -INFINITY;
-      }
     }
   free(u);
   return 1;
 }
-
-#undef vec
-#undef WIDTH
-#undef LOAD
-#undef STORE
-#undef ADD_TILE

@@ -16,7 +16,7 @@ from discreet.models.base import Learned
 from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, Ledger, Plan, Planned
 from discreet.privacy.guarantee import MAX_EPSILON, AdjacencyName, sensitivity_factor
-from discreet.validation import round_up
+from discreet.validation import Count, round_up
 
 UP = 1 + 2.0**-40  # makes up for the rounding of a sensitivity's own arithmetic
 
@@ -51,7 +51,7 @@ class PublishedModel(PrivateModel):
 
     _error = ""  # of the paper
 
-    rank: int | None = None
+    rank: Count | None = None
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
         # The cost does not depend on the size of the catalog, if there are as many items as directions.

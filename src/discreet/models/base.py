@@ -7,13 +7,13 @@ about a user is computed from their own history on every call, and then dropped:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial
-from inspect import signature
+from functools import cache, cached_property
+from inspect import get_annotations, signature
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from discreet.data.spark import SparkInteractions
 from discreet.errors import DataError, ModelError, NotFitted, PrivacyError
 from discreet.kernels import n_threads, single_threaded_blas
 from discreet.models.fold_in import FoldIn
-from discreet.privacy.guarantee import Cost, Guarantee
+from discreet.privacy.guarantee import Cost, Guarantee, Unit
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint, canonical
 from discreet.recommend import serving
@@ -32,7 +32,6 @@ from discreet.recommend.histories import OnUnknown, Reader
 from discreet.recommend.results import AnnIndex, BatchRecommendations, Explanation, Recommendations, export_vectors
 from discreet.recommend.serving import Scorer, Variance
 from discreet.typing import Array
-from discreet.validation import positive, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -135,6 +134,7 @@ class Model(Estimator):
         implicit_: Whether there were no values, so that every interaction counts 1.
     """
 
+    # What is learned and saved: attributes with a trailing underscore. Subclasses add those whose types they declare.
     _ARRAYS: ClassVar[tuple[str, ...]] = ("item_factors_", "item_bias_", "popularity_")
     _VALUES: ClassVar[tuple[str, ...]] = ("value_range_", "implicit_", "global_mean_")
 
@@ -144,6 +144,7 @@ class Model(Estimator):
     _in_spark: ClassVar[bool] = False  # whether it can be fitted in Spark
 
     n_jobs: int | None = -1
+    unit: Unit = "user"
     catalogue_: Catalogue
     item_factors_: Array
     item_bias_: Array
@@ -154,6 +155,14 @@ class Model(Estimator):
     guarantee_: Guarantee
     _checkpoint: Checkpoint
     _scorer_now: tuple[float | None, Scorer]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        learned = {name: kind for name, kind in get_annotations(cls).items() if name[-1] == "_" != name[0]}
+        for group, arrays in (("_ARRAYS", True), ("_VALUES", False)):
+            inherited = [name for base in reversed(cls.__mro__) for name in vars(base).get(group, ())]
+            own = [name for name, kind in learned.items() if (kind in ("Array", Array)) == arrays]
+            setattr(cls, group, tuple(dict.fromkeys([*inherited, *own])))
 
     # To be defined by each model
 
@@ -175,6 +184,7 @@ class Model(Estimator):
 
     def _check_parameters(self) -> None:
         """Raise if a parameter is wrong. Called before any data is touched."""
+        check_parameters(self)
 
     # Learning
 
@@ -561,32 +571,30 @@ def no_guarantee(model: Model, ratings: Interactions) -> Statement:
     return Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
 
 
-def check_parameters(
-    model: Any,
-    *,
-    positives: Iterable[str] = (),
-    wholes: Iterable[str] = (),
-    choices: Mapping[str, tuple[Any, ...]] | None = None,
-) -> None:
-    """Raise unless `positives` are positive numbers, `wholes` whole numbers of at least 1, others among `choices`.
-
-    None is allowed if it is the default in the constructor.
-    """
-    optional = {name for name, one in signature(type(model)).parameters.items() if one.default is None}
-    for names, check in ((positives, positive), (wholes, partial(whole, least=1))):
-        for name in names:
-            if getattr(model, name) is not None or name not in optional:
-                check(name, getattr(model, name))
-    for name, known in (choices or {}).items():
-        if getattr(model, name) not in known:
-            words = ", ".join(map(repr, known))
-            raise DataError(f"{name}: one of {words} is needed, not {getattr(model, name)!r}")
+def check_parameters(model: Any) -> None:
+    """Raise unless parameters are what their types say: `Positive`, `Count`, one of a `Literal`, None if allowed."""
+    for name, (kinds, checks) in _declared(model.__class__).items():
+        value = getattr(model, name)
+        if value is None and type(None) in kinds:
+            continue
+        for check in checks:
+            check(name, value)
+        known = [one for kind in kinds if get_origin(kind) is Literal for one in get_args(kind)]
+        known += [True, False] if bool in kinds else []
+        if known and value not in known:
+            words = ", ".join(map(repr, [*known, *([None] if type(None) in kinds else [])]))
+            raise DataError(f"{name}: one of {words} is needed, not {value!r}")
 
 
-def check_seed(name: str, value: Any) -> None:
-    """Raise unless a seed is None or a whole number that is not negative."""
-    if value is not None:
-        whole(name, value, 0)
+@cache
+def _declared(cls: type) -> dict[str, tuple[tuple[Any, ...], list[Callable[[str, Any], Any]]]]:
+    """The types that each parameter may have, and checks that come with them."""
+    hints, found = get_type_hints(cls, include_extras=True), {}
+    for name in signature(cls).parameters.keys() & hints.keys():
+        hint = hints[name]
+        kinds = get_args(hint) if type(None) in get_args(hint) else (hint,)
+        found[name] = kinds, [check for kind in kinds for check in getattr(kind, "__metadata__", ())]
+    return found
 
 
 def require_ratings(name: str, ratings: Interactions) -> tuple[float, float]:

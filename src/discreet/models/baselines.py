@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import equal_weights, user_batches
-from discreet.errors import DataError
-from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
+from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import private_user_means, with_user_means
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel
 from discreet.models.spectral.estimate import item_offsets
 from discreet.privacy import Plan, Releaser, UserBatch, VectorSum
-from discreet.privacy.guarantee import AdjacencyName
 from discreet.typing import Array
-from discreet.validation import whole
+from discreet.validation import Count, NotNegative
 
 POPULARITY, SUMS = "item popularity", "item sums of ratings"
 BOUND = 0.25  # of a user's contribution to the sums, relative to the value range: most are about as long
@@ -81,14 +79,9 @@ class MeanRating(NotPrivateModel):
 
     by: Literal["global", "user", "item", "both"] = "both"
     _: KW_ONLY
-    shrinkage: float = 5.0
-    n_steps: int = 10
+    shrinkage: NotNegative = 5.0
+    n_steps: Count = 10
     n_jobs: int | None = -1
-
-    def _check_parameters(self) -> None:
-        check_parameters(self, wholes=("n_steps",), choices={"by": ("global", "user", "item", "both")})
-        if not (isinstance(self.shrinkage, int | float) and 0 <= self.shrinkage < np.inf):
-            raise DataError(f"shrinkage: a finite number of at least 0 is needed, not {self.shrinkage!r}")
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         mean = float(ratings.values.mean(dtype=np.float64))
@@ -140,15 +133,7 @@ class DPPopularity(PrivateModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    epsilon: float
-    delta: float
-    adjacency: AdjacencyName = "add-remove"
-    n_jobs: int | None = -1
-
-    def plan(self, n_items: int) -> Plan:
-        """One release, of the popularity of items; needs no data, only the size of the catalog."""
-        self._check_parameters()
-        whole("n_items", n_items, 1)
+    def _plan(self, n_items: int) -> Plan:
         return Plan.gaussian(self._mu(), {POPULARITY: 1.0})
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
@@ -192,18 +177,9 @@ class DPMeanRating(PrivateModel):
         shrinkage_: How many ratings of the mean are added to a user's own.
     """
 
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "shrinkage_")
-
-    epsilon: float
-    delta: float
-    adjacency: AdjacencyName = "add-remove"
-    n_jobs: int | None = -1
     shrinkage_: float = field(init=False)
 
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
-        self._check_parameters()
-        whole("n_items", n_items, 1)
+    def _plan(self, n_items: int) -> Plan:
         return Plan.gaussian(self._mu(), with_user_means({POPULARITY: 0.25, SUMS: 0.75}))
 
     def _check_data(self, ratings: Interactions) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet import kernels
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import parts, user_batches
 from discreet.errors import Unbounded
@@ -104,11 +103,6 @@ class Centering:
         if self.shrinkage is None:
             return np.zeros(len(values))
         return np.asarray((values.astype(np.float64) - self.centre) / max(len(values) + self.shrinkage, 1))
-
-
-def on_items(entries: Callable[[UserBatch], Array], place: Array, part: UserBatch) -> UserBatch:
-    """What some users have on the items that have a place, which are renumbered by it (-1: it has none)."""
-    return UserBatch(*kernels.placed_rows(part.indptr, part.indices, entries(part), place))
 
 
 # -- the mean of all users, and how much to shrink to it

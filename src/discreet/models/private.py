@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,12 @@ from discreet.models import private_items, registry
 from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Ledger, Plan, Releaser
-from discreet.privacy.guarantee import Adjacency, AdjacencyName, Unit, account, require_adjacency
+from discreet.privacy.guarantee import Adjacency, AdjacencyName, account, require_adjacency
 from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.ledger import Preview
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint
-from discreet.validation import positive, probability, round_up
+from discreet.validation import Positive, Probability, round_up, whole
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
@@ -93,17 +94,24 @@ def choice_of(catalogue: Catalogue, *, delta: float, unit: str, adjacency: str) 
     return chosen
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateModel(Model):
     """A model with a guarantee: joint differential privacy, for users unless it says otherwise.
 
-    It declares its releases (`plan`), reserves their cost in a ledger before it looks at the data, and learns only
+    It declares its releases (`_plan`), reserves their cost in a ledger before it looks at the data, and learns only
     from what the releaser returns.
+
+    Args:
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
+        adjacency: What neighboring data sets differ in: one user more or less ("add-remove"), or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    epsilon: float
-    delta: float
-    unit: Unit = "user"
-    adjacency: AdjacencyName
+    epsilon: Positive
+    delta: Probability
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
 
     @classmethod
     def as_published(cls, **parameters: Any) -> Any:
@@ -113,11 +121,16 @@ class PrivateModel(Model):
         return registry.find(f"Published{cls.__name__}")(**parameters)
 
     def _check_parameters(self) -> None:
-        positive("epsilon", self.epsilon)
-        probability("delta", self.delta)
+        require_adjacency(self.adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
+        super()._check_parameters()
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
+        self._check_parameters()
+        return self._plan(whole("n_items", n_items, 1))
+
+    def _plan(self, n_items: int) -> Plan:
+        """The releases of a fit and their costs, for checked parameters."""
         raise NotImplementedError
 
     def _plan_for(self, ratings: Interactions) -> Plan:
@@ -140,7 +153,6 @@ class PrivateModel(Model):
         return {}
 
     def _mu(self) -> float:
-        require_adjacency(self.adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
         mu = account(epsilon=self.epsilon, delta=self.delta).mu
         if not mu:
             raise PrivacyError(f"epsilon, delta: {self.epsilon:g} and {self.delta:g} leave nothing to spend; give more")

@@ -3,8 +3,8 @@
 Test RMSE against epsilon for every private method, 1% held out, delta 1e-6, 10 runs. The paper compares its private
 Frank-Wolfe with the SVD after cleansing of McSherry and Mironov, with projected gradient descent, and with nonprivate
 methods. It has plots only, no numbers, so the only published values here are claims in its text. k and L of the
-published algorithm are in a supplement that we do not have: each panel says which it uses. Users' means, which cost
-nothing under joint privacy, are subtracted from all ratings except the synthetic ones.
+published algorithm are in a supplement that we do not have, so each panel says which values it uses. Users' means,
+which cost nothing under joint privacy, are subtracted from all ratings except the synthetic ones.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ QUICK_METHODS = ("DPFrankWolfe", PUBLISHED, EXACT)
 
 @dataclass(frozen=True)
 class Data:
-    """What a curve is measured on, and what models are told about it."""
+    """The data of a curve, and what the models know about it."""
 
     parts: Division
     centre: bool  # whether users' ratings are taken relative to their own means
     radius: float  # k for the published algorithm
     row_norm: float  # L for the published algorithm
 
-    def given(self, epsilon: float) -> dict[str, Any]:
+    def params(self, epsilon: float) -> dict[str, Any]:
         """The parameters of most private models."""
         return {"epsilon": epsilon, "delta": DELTA, "centre": self.centre}
 
-    def told(self, epsilon: float) -> dict[str, Any]:
+    def published_params(self, epsilon: float) -> dict[str, Any]:
         """The parameters of the published algorithm."""
         ball = {"radius": self.radius, "row_norm": self.row_norm, "steps": PUBLISHED_STEPS}
-        return {**self.given(epsilon), **ball}
+        return {**self.params(epsilon), **ball}
 
 
 def as_published(epsilon: float, radius: float, row_norm: float, steps: int, **other: Any) -> Any:
@@ -62,15 +62,15 @@ def exact_noise(epsilon: float, radius: float, row_norm: float, steps: int, **ot
 
 
 METHODS: dict[str, Callable[[float, Data], Any]] = {
-    "DPFrankWolfe": lambda e, data: discreet.DPFrankWolfe(**data.given(e)),
-    "DPFrankWolfe, Oja": lambda e, data: discreet.DPFrankWolfe(**data.given(e), eigensolver="oja"),
-    PUBLISHED: lambda e, data: as_published(**data.told(e)),
-    EXACT: lambda e, data: exact_noise(**data.told(e)),
-    "DPSVD": lambda e, data: discreet.DPSVD(**data.given(e)),
+    "DPFrankWolfe": lambda e, data: discreet.DPFrankWolfe(**data.params(e)),
+    "DPFrankWolfe, Oja": lambda e, data: discreet.DPFrankWolfe(**data.params(e), eigensolver="oja"),
+    PUBLISHED: lambda e, data: as_published(**data.published_params(e)),
+    EXACT: lambda e, data: exact_noise(**data.published_params(e)),
+    "DPSVD": lambda e, data: discreet.DPSVD(**data.params(e)),
     "DPCleansedSVD": lambda e, data: discreet.DPCleansedSVD(epsilon=e, delta=DELTA),
     "DPCleansedSVD, as published": lambda e, data: discreet.DPCleansedSVD.as_published(epsilon=e, delta=DELTA),
-    "DPGradientDescent": lambda e, data: discreet.DPGradientDescent(**data.given(e)),
-    "DPGradientDescent, as published": lambda e, data: discreet.DPGradientDescent.as_published(**data.given(e)),
+    "DPGradientDescent": lambda e, data: discreet.DPGradientDescent(**data.params(e)),
+    "DPGradientDescent, as published": lambda e, data: discreet.DPGradientDescent.as_published(**data.params(e)),
     "DPALS": lambda e, data: discreet.DPALS(epsilon=e, delta=DELTA),
     "DPSGD": lambda e, data: discreet.DPSGD(epsilon=e, delta=DELTA),
 }

@@ -2,8 +2,8 @@
 
 Read it in this order: `guarantee` (guarantees, and what releases cost together), `lattice` (integers on a grid, and
 their exact sums), `noise` (added to them), `statistics`, `entries` and `set_union` (what may be released, and its
-sensitivity), `selection` (other secret randomness), `store`, `database` and `ledger` (the plan, the record, and the
-release), `releaser` (the interface for models), `statement` (what people get to read).
+sensitivity), `selection` (other secret randomness), `store` and `ledger` (the plan, the record, and the release),
+`releaser` (the interface for models), `statement` (what people get to read).
 """
 
 from discreet.privacy.guarantee import Cost, Guarantee, PureEvent, SampledGaussian, Selection, ThresholdEvent

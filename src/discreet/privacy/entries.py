@@ -8,6 +8,7 @@ Proofs, for the "flip" adjacency only: docs/proofs/one-bit.md.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
@@ -27,37 +28,38 @@ SHORT = 24  # binary digits of an epsilon that several scales of noise share
 class EntryStatistic(ABC):
     """A kind of statistic of secret bits."""
 
-    @abstractmethod
+    noises: ClassVar[tuple[type, ...]]  # those with a proof
+
     def sensitivity(self, adjacency: str, noise: Noise) -> float:
         """How far a neighbor's statistic can be, in the norm of the noise; raises where there is no proof."""
+        require_adjacency(adjacency, Adjacency.FLIP)
+        if not isinstance(noise, self.noises):
+            raise PrivacyError(f"noise: {type(self).__name__} has no proof for {type(noise).__name__}")
+        return self.moved(noise)
 
     @abstractmethod
-    def integers(self, bits: Array, noise: Noise) -> GridArray:
+    def moved(self, noise: Any) -> float:
+        """The sensitivity for noise with a proof."""
+
+    @abstractmethod
+    def integers(self, bits: Array, noise: Any) -> GridArray:
         """The statistic, on a grid that suits the noise."""
-
-
-def _refused(statistic: EntryStatistic, noise: Noise) -> PrivacyError:
-    return PrivacyError(f"noise: {type(statistic).__name__} has no proof for {type(noise).__name__}")
 
 
 @dataclass(frozen=True)
 class Bits(EntryStatistic):
     """The bits themselves, for randomized response."""
 
+    noises = (RandomizedResponse,)
     entries: int  # how many of them may differ
 
     def __post_init__(self) -> None:
         whole("entries", self.entries, 1)
 
-    def sensitivity(self, adjacency: str, noise: Noise) -> float:
-        """`entries` bits."""
-        require_adjacency(adjacency, Adjacency.FLIP)
-        if not isinstance(noise, RandomizedResponse):
-            raise _refused(self, noise)
+    def moved(self, noise: Noise) -> float:
         return self.entries
 
     def integers(self, bits: Array, noise: Noise) -> GridArray:
-        """Ones and zeros."""
         return GridArray((np.asarray(bits) > 0).astype(np.int64), Grid())
 
 
@@ -69,6 +71,7 @@ class TwoValued(EntryStatistic):
     proof about the numbers.
     """
 
+    noises = (Laplace, Gaussian)
     one: Array | float  # for bits that are 1; a number for all entries, or one for each
     zero: Array | float  # for bits that are 0
     change: float
@@ -79,17 +82,13 @@ class TwoValued(EntryStatistic):
         positive("change", self.change)
         whole("entries", self.entries, 1)
 
-    def sensitivity(self, adjacency: str, noise: Noise) -> float:
+    def moved(self, noise: Laplace | Gaussian) -> float:
         """`change` for each entry, added up in the norm of the noise."""
-        require_adjacency(adjacency, Adjacency.FLIP)
-        if isinstance(noise, Laplace):
+        if isinstance(noise, Laplace) or self.entries == 1:
             return self.change * self.entries
-        if isinstance(noise, Gaussian):
-            return self.change if self.entries == 1 else self.change * math.sqrt(self.entries) * UP
-        raise _refused(self, noise)
+        return self.change * math.sqrt(self.entries) * UP
 
     def integers(self, bits: Array, noise: Noise) -> GridArray:
-        """The numbers that the bits choose."""
         grid = min(noise.grid(), Grid(self.finest), key=lambda grid: grid.exponent)
         with np.errstate(over="ignore"):  # clipped to 2^52 units
             both = (np.rint(grid.units(1.0) * np.nan_to_num(np.asarray(x, np.float64))) for x in (self.one, self.zero))
@@ -107,6 +106,7 @@ class LinearPerturbation(EntryStatistic):
     moves by `change`, except for the ratio of second derivatives, which costs `extra` of epsilon for each entry.
     """
 
+    noises = (Laplace,)
     size: int  # how many entries there are
     change: float
     entries: int  # how many bits may differ
@@ -118,17 +118,12 @@ class LinearPerturbation(EntryStatistic):
         whole("entries", self.entries, 1)
         positive("extra", self.extra, zero=True)
 
-    def sensitivity(self, adjacency: str, noise: Noise) -> float:
+    def moved(self, noise: Laplace) -> float:
         """The sensitivity of the derivatives, and `extra` in units of the noise."""
-        require_adjacency(adjacency, Adjacency.FLIP)
-        if not isinstance(noise, Laplace):
-            raise _refused(self, noise)
         return self.entries * (self.change + noise.scale * self.extra)
 
-    def integers(self, bits: Array, noise: Noise) -> GridArray:
+    def integers(self, bits: Array, noise: Laplace) -> GridArray:
         """Zeros: the private part is in the objective."""
-        if not isinstance(noise, Laplace):
-            raise _refused(self, noise)
         return GridArray(np.zeros(self.size, np.int64), fine_grid(noise.scale, noise.scale))
 
 
@@ -136,9 +131,10 @@ class LinearPerturbation(EntryStatistic):
 class AsPrinted(EntryStatistic):
     """Numbers with a sensitivity that a paper prints but that is wrong: there is no guarantee."""
 
+    noises = get_args(Noise)
     printed: float
 
-    def sensitivity(self, adjacency: str, noise: Noise) -> float:
+    def moved(self, noise: Noise) -> float:
         return self.printed
 
     def integers(self, bits: Array, noise: Noise) -> GridArray:

@@ -352,17 +352,6 @@ class Cost:
         epsilon = float(accountant.get_epsilon(delta - self._pld_error if exact else delta)) * (1 + _SAFETY)
         return min(epsilon, self.pure)
 
-    def delta(self, epsilon: float) -> float:
-        """The delta that holds at `epsilon`, rounded up."""
-        positive("epsilon", epsilon, zero=True)
-        if epsilon >= self.pure:
-            return 0.0
-        if exposure := self.exposure:
-            return min(math.nextafter(self.noise.delta(epsilon) + exposure, math.inf), 1.0)
-        if not self.events:
-            return gaussian_delta(self._gaussian_mu, epsilon)
-        return min(float(_accountant(self, renyi=False).get_delta(epsilon)) * (1 + _SAFETY) + self._pld_error, 1.0)
-
     def dp_event(self, renyi: bool = False) -> Any:
         """The same releases as one dp_accounting event. It has none for a threshold: add `exposure` to any delta."""
         from dp_accounting import dp_event as dp
@@ -460,7 +449,7 @@ _NOTIONS = {
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A differential-privacy guarantee: frozen, comparable, and one plain sentence as a string.
+    """A differential-privacy guarantee; as a string, one plain sentence.
 
     Attributes:
         cost: the cost of the releases, from which every (epsilon, delta) pair follows.
@@ -500,36 +489,16 @@ class Guarantee:
         """The epsilon that the same releases give at another delta, rounded up."""
         return self.cost.epsilon(delta)
 
-    def delta_at(self, epsilon: float) -> float:
-        """The delta that the same releases give at another epsilon, rounded up."""
-        return self.cost.delta(epsilon)
-
     def void(self, why_not: str) -> "Guarantee":
         """The same numbers, marked as not holding, with the reason."""
         return replace(self, holds=False, why_not=why_not)
 
-    def _must_match(self, other: "Guarantee", what: str) -> None:
+    def __add__(self, other: "Guarantee") -> "Guarantee":
+        """Both together, stated at the larger delta. Units and adjacencies must agree."""
         for name in ("unit", "adjacency"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
-                raise PrivacyError(f"{name}: cannot {what} a guarantee for {mine!r} and one for {theirs!r}")
-
-    def implies(self, other: "Guarantee") -> bool:
-        """Whether this guarantee is at least as strong as the (epsilon, delta) that the other one states."""
-        self._must_match(other, "compare")
-        if not self.holds or (self.notion == "joint-dp" and other.notion == "dp"):
-            return not other.holds and self.notion == other.notion
-        return not other.holds or self.epsilon_at(other.delta) <= other.epsilon
-
-    def __le__(self, other: object) -> bool:
-        return self.implies(other) if isinstance(other, Guarantee) else NotImplemented
-
-    def __lt__(self, other: object) -> bool:
-        return self <= other and not other <= self if isinstance(other, Guarantee) else NotImplemented
-
-    def __add__(self, other: "Guarantee") -> "Guarantee":
-        """Both together, stated at the larger delta. Units and adjacencies must agree."""
-        self._must_match(other, "compose")
+                raise PrivacyError(f"{name}: cannot compose a guarantee for {mine!r} and one for {theirs!r}")
         reasons = [g.why_not for g in (self, other) if not g.holds]
         cost, delta = self.cost + other.cost, max(self.delta, other.delta)
         notion: Notion = "dp" if self.notion == other.notion == "dp" else "joint-dp"

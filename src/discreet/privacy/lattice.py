@@ -252,7 +252,8 @@ def address_dependent() -> tuple[str, ...]:
         for (c, k), kind in product(SHAPES + LARGE, KINDS):
             X, t, z = (rng.standard_normal(shape).astype(kind) for shape in ((1, c, k), (1, c), (1, k)))
             operations = PRODUCTS if (c, k) in LARGE else OPERATIONS
-            found.update(name for name, operation in operations.items() if _varies(operation, X, t, z))
+            places = [(_placed(X, at), _placed(t, at), _placed(z, at)) for at in range(_places(X))]
+            found.update(name for name, operation in operations.items() if _varies(operation, places))
         for kind, (name, function) in product(KINDS, FUNCTIONS.items()):
             found.update([name] * _depends_on_place(function, rng.standard_normal(ENTRIES).astype(kind)))
     return tuple(sorted(found))
@@ -311,7 +312,7 @@ def _places(array: Array) -> int:
     return PLACES * 8 // array.itemsize
 
 
-def _varies(operation: Callable[..., Array], *operands: Array) -> bool:
-    places = range(_places(operands[0]))
-    results = [operation(*(_placed(operand, at) for operand in operands)).copy() for at in places]
+def _varies(operation: Operation, places: list[tuple[Array, Array, Array]]) -> bool:
+    """Whether the results for the same operands at several places differ."""
+    results = [operation(*operands).copy() for operands in places]
     return any(not np.array_equal(results[0], result) for result in results[1:])

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy.typing as npt
 
@@ -36,11 +36,8 @@ from discreet.privacy.lattice import GridArray
 from discreet.privacy.noise import Gaussian, Noise, NoiseSource, SystemNoise, described, require_noise
 from discreet.privacy.set_union import Threshold
 from discreet.privacy.statement import Statement, ledger_table
-from discreet.privacy.store import BEGIN, Checkpoint, Entry, State, canonical
+from discreet.privacy.store import BEGIN, Checkpoint, Entry, State, Store, Transaction, canonical
 from discreet.validation import positive, probability, round_down, round_up, whole
-
-if TYPE_CHECKING:
-    from discreet.privacy.database import Store, Transaction
 
 Filter = Literal["gaussian", "renyi"]
 _NONE: Mapping[str, str] = {}
@@ -198,7 +195,7 @@ class Ledger:
         if not isinstance(name, str) or not name:
             raise PrivacyError(f"name: must be a word, not {name!r}")
         create = bool(given) or url is None if create is None else create
-        self._store = _store(url, name, create, positive("lock_timeout", lock_timeout))
+        self._store = Store(url, name, create, positive("lock_timeout", lock_timeout))
         with self._store.transaction() as transaction:
             opening = transaction.state.first
             if opening is None:
@@ -541,24 +538,23 @@ class Reservation:
         self._made = 0  # releases in this run
 
     def release(
-        self, statistic: npt.ArrayLike | GridArray, sensitivity: float, noise: Noise | float, label: str
+        self,
+        statistic: npt.ArrayLike | GridArray,
+        sensitivity: float,
+        noise: Noise | float,
+        label: str,
+        *,
+        rate: float | None = None,
+        threshold: Threshold | None = None,
     ) -> npt.NDArray[Any]:
-        """`Ledger.release`, paid for by the plan's line of this label."""
-        return self._ledger._release(statistic, sensitivity, noise, label, self)
+        """`Ledger.release`, paid for by the plan's line of this label.
 
-    def release_sampled(
-        self, statistic: GridArray, sensitivity: float, noise: Noise, label: str, rate: float
-    ) -> npt.NDArray[Any]:
-        """The same for a statistic of a secret Poisson sample of the users, drawn for this release alone."""
-        return self._ledger._release(statistic, sensitivity, noise, label, self, rate=rate)
-
-    def release_above(
-        self, statistic: GridArray, sensitivity: float, noise: Gaussian, label: str, threshold: Threshold
-    ) -> npt.NDArray[Any]:
-        """The same for which entries are positive: the places, and noisy values, of those that pass a threshold."""
-        if self._checkpoint is not None:
+        With a `rate`, the statistic is that of a secret Poisson sample of the users, drawn for this release alone. With
+        a `threshold`, the places and noisy values of the positive entries that pass it are released.
+        """
+        if threshold is not None and self._checkpoint is not None:
             raise PrivacyError("checkpoint: a release with a threshold cannot be resumed; make it before the fit")
-        return self._ledger._release(statistic, sensitivity, noise, label, self, threshold=threshold)
+        return self._ledger._release(statistic, sensitivity, noise, label, self, rate=rate, threshold=threshold)
 
     @property
     def noise_source(self) -> NoiseSource:
@@ -573,7 +569,7 @@ class Reservation:
             raise PrivacyError(f"noise: {label!r} would cost more than the plan set aside for it")
         return planned
 
-    def entry(self, transaction: "Transaction", body: dict[str, Any], cost: Cost) -> Entry:
+    def entry(self, transaction: Transaction, body: dict[str, Any], cost: Cost) -> Entry:
         """The record of a release: a new one, or that of an earlier run, which must be for the same release."""
         opening, entries = _opening(transaction, self.id)
         recorded = [entry for entry in entries if entry.kind == "release"][self._made :]
@@ -595,7 +591,7 @@ class Reservation:
         if self._checkpoint is None:
             return draw()
 
-        def saved(transaction: "Transaction") -> dict[str, Any] | None:  # the ledger's record of the array
+        def saved(transaction: Transaction) -> dict[str, Any] | None:  # the ledger's record of the array
             found = (e.body for e in transaction.entries(self.id) if e.kind == "saved")
             return next((body for body in found if body["release"] == entry.seq), None)
 
@@ -614,13 +610,7 @@ class Reservation:
         return array
 
 
-def _store(url: str | None, name: str, create: bool, lock_timeout: float) -> "Store":
-    from discreet.privacy.database import Store  # slow to import, and most of a model's users open no ledger
-
-    return Store(url, name, create, lock_timeout)
-
-
-def _opening(transaction: "Transaction", reservation: str) -> tuple[Entry, list[Entry]]:
+def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[Entry]]:
     """The entry that made a reservation, and all its entries: the record counts, not an object in memory."""
     entries = transaction.entries(reservation)
     if not entries or entries[0].kind != "reserve":

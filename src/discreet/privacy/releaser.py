@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +15,7 @@ from discreet.privacy.ledger import Reservation
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.selection import poisson_sample
 from discreet.privacy.set_union import SetUnion, Threshold
-from discreet.privacy.statistics import Statistic
+from discreet.privacy.statistics import ExactSum, Stacked, Statistic
 from discreet.typing import Array
 from discreet.validation import positive
 
@@ -25,48 +24,27 @@ Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What a batch of users contributes, in grid units: a function that can be sent to other machines.
+    """What a batch of users contributes, in grid units: a function that can be sent to other machines."""
 
-    There is one encoder; or, with `together`, several with equally many columns, whose sums are stacked: then
-    `contribution` returns a tuple with the contribution to each.
-    """
-
-    encoders: tuple[Statistic, ...]  # on their grids
+    encoder: ExactSum  # on its grids
     contribution: Contribution
-    symmetric: bool = False  # whether only the upper triangles of the last two axes of the sum are needed
-    together: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the sum."""
-        shapes = [encoder.shape for encoder in self.encoders]
-        return (sum(shape[0] for shape in shapes), *shapes[0][1:])
-
-    def contributions(self, batch: Any) -> tuple[Any, ...]:
-        """What a batch contributes to each encoder."""
-        given = self.contribution(batch)
-        return tuple(given) if self.together else (given,)
+        return self.encoder.shape
 
     def __call__(self, batch: Any) -> Any:
         """The encoded contributions of a batch."""
-        pairs = zip(self.encoders, self.contributions(batch), strict=True)
-        made = [encoder.encode(batch, given) for encoder, given in pairs]
-        return np.vstack(made) if self.together else made[0]
+        return self.encoder.encode(batch, self.contribution(batch))
 
     def add(self, total: Array, encoded: Any, n_jobs: int | None) -> Array:
         """The total with one batch added."""
-        if self.together:
-            total += encoded
-            return total
-        return self.encoders[0].add(total, encoded, n_jobs)
+        return self.encoder.add(total, encoded, n_jobs)
 
     def add_batch(self, total: Array, batch: Any) -> None:
         """Add what a batch contributes to the total, in place."""
-        first = 0
-        for encoder, given in zip(self.encoders, self.contributions(batch), strict=True):
-            last = first + encoder.shape[0]
-            encoder.add_batch(total[first:last], batch, given)
-            first = last
+        self.encoder.add_batch(total, batch, self.contribution(batch))
 
 
 class Users(Protocol):
@@ -161,16 +139,11 @@ class Releaser:
         """
         calibrated = [self._calibrated(label, statistic) for label, statistic in statistics]
         pairs = zip(statistics, calibrated, strict=True)
-        encoders = tuple(statistic.encoder(noise.std) for (_, statistic), (_, noise) in pairs)
-        shapes = [encoder.shape for encoder in encoders]
-        if len({shape[1:] for shape in shapes}) > 1:
-            raise PrivacyError(f"statistics: they must have equally many columns, not the shapes {shapes}")
-        ends = np.cumsum([0, *(shape[0] for shape in shapes)])
-        total = users.add_up(Encoded(encoders, contribution, together=True), self.n_jobs)
-        parts = [total[first:last].copy() for first, last in pairwise(ends)]
+        stacked = Stacked(tuple(statistic.encoder(noise.std) for (_, statistic), (_, noise) in pairs))
+        parts = stacked.split(self._sum(stacked, users, contribution))
         return [
-            self._released(label, encoder, part, declared)
-            for (label, _), encoder, part, declared in zip(statistics, encoders, parts, calibrated, strict=True)
+            self._released(label, encoder, part.copy(), declared)
+            for (label, _), (encoder, part), declared in zip(statistics, parts, calibrated, strict=True)
         ]
 
     def release_sampled(
@@ -211,12 +184,11 @@ class Releaser:
         noise = Gaussian.for_cost(Cost(planned.gaussian, 1), sensitivity=sensitivity)
         encoder = statistic.encoder(noise.std)
         total = GridArray(self._sum(encoder, users, contribution), encoder.grid)
-        places, noisy = self.reservation.release_above(total, sensitivity, noise, label, threshold)
-        self._tell(label)
+        places, noisy = self._public(label, total, sensitivity, noise, threshold=threshold)
         return places.astype(np.int64), noisy
 
-    def _sum(self, encoder: Statistic, users: Users, contribution: Contribution) -> Array:
-        return users.add_up(Encoded((encoder,), contribution, encoder.symmetric), self.n_jobs)
+    def _sum(self, encoder: ExactSum, users: Users, contribution: Contribution) -> Array:
+        return users.add_up(Encoded(encoder, contribution), self.n_jobs)
 
     def _released(
         self, label: str, encoder: Statistic, total: Array, declared: tuple[float, Gaussian], rate: float | None = None
@@ -224,7 +196,7 @@ class Releaser:
         if total.shape != encoder.shape or total.dtype != np.int64:
             raise PrivacyError(f"label: {label!r} was added up to another shape or type than its statistic has")
         sums, (sensitivity, noise) = GridArray(encoder.finish(total), encoder.grid, spare=True), declared
-        return Noisy(self._public(label, sums, sensitivity, noise, rate), noise.std)
+        return Noisy(self._public(label, sums, sensitivity, noise, rate=rate), noise.std)
 
     def release_entries(self, label: str, statistic: EntryStatistic, bits: Array, noise: Noise) -> Array:
         """Make a statistic of the secret bits of all entries public, with noise that the plan pays for."""
@@ -241,17 +213,8 @@ class Releaser:
         units = GridArray(np.rint(matrix / grid.step).astype(np.int64), grid)
         return Noisy(self._public(label, units, sensitivity, noise), noise_std(noise, matrix.size))
 
-    def _public(
-        self, label: str, statistic: GridArray, sensitivity: float, noise: Noise, rate: float | None = None
-    ) -> Array:
-        if rate is None:
-            released = self.reservation.release(statistic, sensitivity, noise, label)
-        else:
-            released = self.reservation.release_sampled(statistic, sensitivity, noise, label, rate)
-        self._tell(label)
-        return released
-
-    def _tell(self, label: str) -> None:
-        """Report progress."""
+    def _public(self, label: str, statistic: GridArray, sensitivity: float, noise: Noise, **options: Any) -> Array:
+        released = self.reservation.release(statistic, sensitivity, noise, label, **options)
         if self.progress is not None:
             self.progress(1, label)
+        return released

@@ -107,17 +107,37 @@ def _only(batch: UserBatch, entries: Array, size: int) -> tuple[Array, Array]:
 # -- the interface of a type of sum
 
 
-@dataclass(frozen=True)
-class Statistic(ABC):
-    """A kind of sum over people. On the grids of an `encoder`, it encodes and adds up their contributions."""
+class ExactSum(ABC):
+    """Encodes and adds up contributions, in grid units: sums over a user's numbers, in order, or over integers."""
 
     symmetric: ClassVar[bool] = False  # whether it consists of symmetric matrices
-    grids: tuple[Grid, ...] = field(default=(), kw_only=True)  # contributions are products of factors on these grids
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Of the sum."""
+
+    @abstractmethod
+    def add_batch(self, total: Array, batch: Any, contribution: Any) -> None:
+        """Add what some users contribute to the total, in place."""
+
+    def encode(self, batch: Any, contribution: Any) -> Any:
+        """What some users contribute, as `add` takes it: their sum, unless a type says otherwise."""
+        total = np.zeros(self.shape, np.int64)
+        self.add_batch(total, batch, contribution)
+        return total
+
+    def add(self, total: Array, encoded: Any, n_jobs: int | None) -> Array:
+        """The total with some users' integers added."""
+        total += encoded
+        return total
+
+
+@dataclass(frozen=True)
+class Statistic(ExactSum):
+    """A kind of sum over people, with its sensitivity. An `encoder` has the grids on which it is added up."""
+
+    grids: tuple[Grid, ...] = field(default=(), kw_only=True)  # contributions are products of factors on these grids
 
     @abstractmethod
     def sensitivity(self, adjacency: str) -> float:
@@ -143,27 +163,35 @@ class Statistic(ABC):
             raise PrivacyError("statistic: it has no grid yet; use its `encoder`")
         return Grid(sum(grid.exponent for grid in self.grids))
 
-    @abstractmethod
-    def add_batch(self, total: Array, batch: Any, contribution: Any) -> None:
-        """Add what some users contribute to the total, in place, in grid units.
-
-        Sums are over one user's numbers, in their order, or over integers.
-        """
-
-    def encode(self, batch: Any, contribution: Any) -> Any:
-        """What some users contribute, in grid units, as `add` takes it: their sum, unless a type says otherwise."""
-        total = np.zeros(self.shape, np.int64)
-        self.add_batch(total, batch, contribution)
-        return total
-
-    def add(self, total: Array, encoded: Any, n_jobs: int | None) -> Array:
-        """The total with some users' integers added."""
-        total += encoded
-        return total
-
     def finish(self, total: Array) -> Array:
         """The total in the form that is released."""
         return total
+
+
+@dataclass(frozen=True)
+class Stacked(ExactSum):
+    """Statistics with equally many columns, added up together. A contribution is a tuple with one for each."""
+
+    encoders: tuple[Statistic, ...]
+
+    def __post_init__(self) -> None:
+        shapes = [encoder.shape for encoder in self.encoders]
+        if len({shape[1:] for shape in shapes}) > 1:
+            raise PrivacyError(f"statistics: they must have equally many columns, not the shapes {shapes}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shapes = [encoder.shape for encoder in self.encoders]
+        return (sum(shape[0] for shape in shapes), *shapes[0][1:])
+
+    def split(self, total: Array) -> list[tuple[Statistic, Array]]:
+        """Each encoder with its rows of the total."""
+        ends = np.cumsum([encoder.shape[0] for encoder in self.encoders])
+        return list(zip(self.encoders, np.split(total, ends[:-1]), strict=True))
+
+    def add_batch(self, total: Array, batch: Any, contribution: tuple[Any, ...]) -> None:
+        for (encoder, part), given in zip(self.split(total), contribution, strict=True):
+            encoder.add_batch(part, batch, given)
 
 
 def _moved(norm: float, adjacency: str, *, nonnegative: bool) -> float:

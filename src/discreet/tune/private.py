@@ -360,7 +360,7 @@ def _base(model: Any, space: Any, given: Any) -> tuple[PrivateModel, list[Settin
         raise PrivacyError(f"budget: a pair (epsilon, delta) was expected, not {budget!r}")
     budget = positive("budget: epsilon", budget[0]), probability("budget: delta", budget[1])
     if inspect.isclass(model) and issubclass(model, PrivateModel):
-        model = model(epsilon=budget[0], delta=budget[1])  # type: ignore[call-arg]  # every private model takes them
+        model = model(epsilon=budget[0], delta=budget[1])  # every private model takes them
     if not isinstance(model, PrivateModel):
         name = model.__name__ if inspect.isclass(model) else type(model).__name__
         raise PrivacyError(f"model: a private model is needed, discreet.DPALS for instance, not {name}")

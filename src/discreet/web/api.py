@@ -120,22 +120,22 @@ class Api:
         try:
             content = json.loads(body, object_pairs_hook=distinct, parse_constant=_no_number)
         except (ValueError, RecursionError):
-            raise Refused(400, "the body is not proper JSON") from None
+            raise Refused(400, "the body is not valid JSON") from None
         if not isinstance(content, dict):
-            raise Refused(422, 'an object is needed, such as {"history": {"1": 5}}')
+            raise Refused(422, 'the body must be an object, such as {"history": {"1": 5}}')
         if unknown := [name for name in content if name not in FIELDS]:
             raise Refused(422, f"{unknown[0][:40]!r} is not a field; the fields are {', '.join(FIELDS)}")
         many = "histories" in content
         if ("history" in content) == many:
-            raise Refused(422, "give one of history (of one person) and histories (a list of them)")
+            raise Refused(422, "give either history (of one person) or histories (a list of them)")
         on_unknown, exclude_seen = content.get("on_unknown", "raise"), content.get("exclude_seen", True)
         if on_unknown not in ("raise", "ignore"):
-            raise Refused(422, "on_unknown: 'raise' or 'ignore' is needed")
+            raise Refused(422, "on_unknown: must be 'raise' or 'ignore'")
         if not isinstance(exclude_seen, bool):
-            raise Refused(422, "exclude_seen: true or false is needed")
+            raise Refused(422, "exclude_seen: must be true or false")
         given = content["histories"] if many else [content["history"]]
         if not isinstance(given, list) or not given:
-            raise Refused(422, "histories: a list of at least one history is needed")
+            raise Refused(422, "histories: must be a list of at least one history")
         if len(given) > self.limits.histories:
             raise Refused(422, f"histories: at most {self.limits.histories:,} are answered at once")
         n = _whole("n", content.get("n", N_DEFAULT), 1, N_MOST)
@@ -156,7 +156,7 @@ class Api:
         elif isinstance(given, list):
             items, ratings = given, [high] * len(given)
         else:
-            raise Refused(422, "history: an object of ratings by item is needed, or a list of liked items")
+            raise Refused(422, "history: must be an object of ratings by item, or a list of liked items")
         rated: dict[int, float] = {}
         for number, rating in zip(self._known("history", items, strict), ratings, strict=True):
             rated.setdefault(number, rating)
@@ -169,19 +169,19 @@ class Api:
         if items is None:
             return None
         if not isinstance(items, list):
-            raise Refused(422, f"{name}: a list of items is needed")
+            raise Refused(422, f"{name}: must be a list of items")
         return np.array([number for number in self._known(name, items, strict) if number >= 0], np.int64)
 
     def _known(self, name: str, items: list[Any], strict: bool) -> list[int]:
         """Item numbers, -1 for unknown ones where they may be left out."""
         if len(items) > HISTORY_MOST:
-            raise Refused(422, f"{name}: at most {HISTORY_MOST:,} items are taken")
+            raise Refused(422, f"{name}: at most {HISTORY_MOST:,} items are accepted")
         if not all(type(item) in (str, int) for item in items):  # a bool is not an int here
-            raise Refused(422, f"{name}: items are texts or whole numbers")
+            raise Refused(422, f"{name}: items must be strings or whole numbers")
         try:
             numbers = [self._numbers.get(str(item), -1) for item in items]
         except ValueError:  # a number of thousands of digits
-            raise Refused(422, f"{name}: there is an item that is far too long") from None
+            raise Refused(422, f"{name}: an item is far too long") from None
         if strict and -1 in numbers:
             unknown = str(items[numbers.index(-1)])[:60]
             hint = "'on_unknown': 'ignore' leaves such items out"
@@ -253,7 +253,7 @@ class Api:
             raise Refused(422, f"{unknown[0][:40]!r} is not a parameter; the parameters are search, offset, limit")
         search = asked.get("search", "")
         if len(search) > SEARCH_LONGEST:
-            raise Refused(422, f"search: at most {SEARCH_LONGEST} characters are taken")
+            raise Refused(422, f"search: at most {SEARCH_LONGEST} characters are accepted")
         offset = _whole("offset", _digits(asked.get("offset", "0")), 0, 1 << 40)
         limit = _whole("limit", _digits(asked.get("limit", str(PAGE_DEFAULT))), 1, PAGE_MOST)
         wanted, (ids, titles) = search.casefold(), self._items
@@ -271,7 +271,7 @@ class Api:
         many = _object(results={"type": "array", "items": one})
         recommend = {
             "operationId": "recommend",
-            "summary": "The best items for one history, or for each of several.",
+            "summary": "The best items for one history, or for several.",
             "requestBody": {
                 "required": True,
                 "description": f"At most {self.limits.body:,} bytes.",
@@ -328,7 +328,7 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # in JSON, 10 and 10.0 are the same
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise Refused(422, f"{name}: a whole number from {least} to {most} is needed")
+        raise Refused(422, f"{name}: must be a whole number from {least} to {most}")
     return value
 
 
@@ -356,10 +356,10 @@ def _responses(schema: dict[str, Any], *errors: int) -> dict[str, Any]:
 
 
 REASONS = {
-    400: "The body is not JSON, or the request is not proper HTTP.",
+    400: "The body is not JSON, or the request is not valid HTTP.",
     408: "The request took too long to arrive.",
     413: "The body is too large.",
-    415: "The body is not declared to be JSON.",
+    415: "The content type is not JSON.",
     422: "A field is wrong; the reason says which.",
     421: "The server does not answer to this Host.",
     431: "The headers are too large.",

@@ -123,7 +123,7 @@ class _Connection(HttpToolsProtocol):
         self.answering = False  # whether a head has arrived, and its answer is not complete
         self.size = 0  # bytes of the request
         self.body_size = 0  # bytes of its body
-        self.reason = (400, "this is not proper HTTP")
+        self.reason = (400, "this is not valid HTTP")
 
     # -- the connection
 
@@ -170,7 +170,7 @@ class _Connection(HttpToolsProtocol):
         self.waiting.add(self)
 
     def send_400_response(self, msg: str) -> None:
-        """Called if what arrives is not proper HTTP, exceeds a limit, or comes before the answer to a request."""
+        """Called if what arrives is not valid HTTP, exceeds a limit, or comes before the answer to a request."""
         if self.answering and self.arriving is None:
             self.cycle.keep_alive = False
             self.flow.pause_reading()

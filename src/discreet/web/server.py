@@ -417,7 +417,7 @@ class Guard:
         if not given and "*" in self.hosts and scope["http_version"] == "1.0":
             return None
         if len(given) != 1:
-            return _error(400, "exactly one Host header is needed")
+            return _error(400, "send exactly one Host header")
         host = given[0].decode("latin-1")
         found = NAME.fullmatch(host)
         if "*" in self.hosts or (found and found[1].lower() in self.hosts):

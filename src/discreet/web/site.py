@@ -63,9 +63,9 @@ class Site:
         """Write all files to a folder, replacing a site that is there; the model's description comes last."""
         home = Path(folder)
         if home.exists() and not home.is_dir():
-            raise refused(home, "it exists and is not a folder; give another")
+            raise refused(home, "it is not a folder; name another")
         if home.is_dir() and any(home.iterdir()) and not (home / MODEL).is_file():
-            raise refused(home, "this folder is not empty and holds no site; give another, or empty it")
+            raise refused(home, "this folder is not empty and holds no site; name another, or empty it")
         for name in sorted(self.files, key=lambda name: name == MODEL):
             path = home / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,13 +115,13 @@ def export(
         DataError: A column is not in the catalog, or the curve is malformed.
     """
     if precision not in PRECISIONS:
-        raise DataError(f"precision: one of {', '.join(PRECISIONS)} is needed, not {precision!r}")
+        raise DataError(f"precision: must be one of {', '.join(PRECISIONS)}, not {precision!r}")
     model = model.model_ if isinstance(model, Recommender) else model
     if not isinstance(model, Model):
         kind = type(model).__name__
-        raise ModelError(f"model: a recommender is needed, not a {kind}; a saved one is read by discreet.load(folder)")
+        raise ModelError(f"model: must be a recommender, not a {kind}; discreet.load(folder) reads a saved one")
     if not (model.guarantee_.holds or not_private):
-        raise PrivacyError(f"model: {model.guarantee_} To publish it anyway, pass not_private=True, or --not-private")
+        raise PrivacyError(f"model: {model.guarantee_} To publish it anyway, pass not_private=True")
     model._require_certified(model.statement())
     curve = None if tradeoff is None else checked_curve(tradeoff, may_be_public=exact_metrics_may_be_public)
     scoring, people = Scoring.of(model), made_up(model)
@@ -278,7 +278,7 @@ def checked_curve(tradeoff: Any, *, may_be_public: bool) -> dict[str, Any]:
     except (AttributeError, KeyError, TypeError, ValueError):
         fine = False
     if not fine or not isinstance(metric, str):
-        raise DataError(f"tradeoff: a curve is needed that looks like {CURVE}")
+        raise DataError(f"tradeoff: must look like {CURVE}")
     if (certificate := tradeoff.get("certificate")) is not None:
         covered = _covered(certificate, metric, len(points) + len(references))
     elif may_be_public is True:
@@ -287,8 +287,7 @@ def checked_curve(tradeoff: Any, *, may_be_public: bool) -> dict[str, Any]:
         raise PrivacyError(
             "tradeoff: metrics on private data are about people, and no guarantee covers them on a public page. "
             'Release them with discreet.evaluate(private=True), and give the ledger\'s statement as "certificate". Or, '
-            "if the data are public or made up, say so: exact_metrics_may_be_public=True, or "
-            "--exact-metrics-may-be-public"
+            "if the data are public or made up, say so: exact_metrics_may_be_public=True"
         )
     ordered = [{"epsilon": epsilon, "value": value} for epsilon, value in sorted(points)]
     return {"metric": metric, "points": ordered, "references": references, "covered": covered}

@@ -95,11 +95,41 @@ def test_a_model_that_predicts_badly_counts_less() -> None:
     m, rng = 200, np.random.default_rng(3)
     c = replace(frequencies(m), sums=np.full(m, 100.0))
     bias = 0.3 * rng.standard_normal(m)
-    before = replace(known(m, 1.0), items=np.column_stack([bias, np.full(m, 0.01)]))
-    true = c.sums * (bias + 0.1 * rng.standard_normal(m)) + rng.standard_normal(m)
-    assert before.inflation(Noisy(true, 1.0), c, 1.0) < 1.5
-    other = c.sums * 0.3 * rng.standard_normal(m)
+    items = np.column_stack([bias, np.full(m, 0.01)])
+    released = np.column_stack([bias + 0.1 * rng.standard_normal(m), np.full(m, 100.0)])
+    before = replace(known(m, 1.0), items=items, bias=released)
+    own = np.sqrt(c.squares) * rng.standard_normal(m)
+    same = c.sums * (bias + 0.02 * rng.standard_normal(m)) + own
+    assert before.inflation(Noisy(same, 1.0), c, 1.0) == 1
+    other = c.sums * 0.3 * rng.standard_normal(m) + own
     assert before.inflation(Noisy(other, 1.0), c, 1.0) > 5
+
+
+def test_what_item_steps_correct_is_no_difference() -> None:
+    """Releases of biases are about users' own means, and so off from the model in a way that stays the same."""
+    m, rng = 500, np.random.default_rng(4)
+    c = replace(frequencies(m), sums=np.full(m, 100.0))
+    bias, shift = 0.3 * rng.standard_normal(m), 0.3 * rng.standard_normal(m)
+    released = np.column_stack([bias + shift + 0.1 * rng.standard_normal(m), np.full(m, 100.0)])
+    before = replace(known(m, 1.0), items=np.column_stack([bias, np.full(m, 0.001)]), bias=released)
+    noise = np.sqrt(c.squares + 1) * rng.standard_normal(m)
+    assert before.inflation(Noisy(c.sums * (bias + shift) + noise, 1.0), c, 1.0) < 1.1
+
+
+def test_columns_that_noise_explains_are_dropped() -> None:
+    m, rng = 300, np.random.default_rng(5)
+    own = np.full(m, 0.5), np.eye(7)
+    for signal in (0.0, 1.0):
+        found = rng.standard_normal((m, 7)) * np.sqrt(1.5 + signal * (np.arange(7) > 4))  # 1 of releases, .5 of ratings
+        steps = StepInformation(np.tile(np.eye(7), (m, 1, 1)), found, own)
+        others = rng.standard_normal((m, 2))
+        before = replace(known(m, 1.0), steps=steps, others=others, others_variance=np.ones((m, 2)))
+        after = before.proven()
+        kept = 2 if signal else 0
+        assert after.others.shape == after.others_variance.shape == (m, kept)
+        assert np.array_equal(after.steps.information, found[:, : 5 + kept])
+        assert after.steps.precision.shape == (m, 5 + kept, 5 + kept)
+        assert after.steps.own[1].shape == (5 + kept, 5 + kept)
 
 
 def test_directions_are_found_again() -> None:

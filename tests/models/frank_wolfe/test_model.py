@@ -24,7 +24,7 @@ from tests.models.replay import record
 class TestWithOja(ModelConformance):
     implicit = False
     n_users = 1000
-    n_items_large = 5_000
+    n_items_large = 3_000
 
     def model(self, **params: Any) -> Model:
         return model(100.0, **{"eigensolver": "oja", "n_steps": 4, **params})

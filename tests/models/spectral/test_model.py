@@ -14,15 +14,13 @@ from discreet.audit.subjects import shipped
 from discreet.audit.suite import designed
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
-from discreet.engine.batches import parts
+from discreet.engine.batches import FOLDS, parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.eigen import FEWEST_ITEMS
-from discreet.models.features import regression
-from discreet.models.rows import FOLDS
 from discreet.models.spectral.choices import POWER_STEP, SECOND_MOMENT
 from discreet.models.spectral.contributions import PowerStep, Residuals
-from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, exploration, shrunk
+from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, exploration, regression, shrunk
 from discreet.models.spectral.model import POPULARITY
 from discreet.privacy import Noisy, statistics
 from discreet.privacy import lattice as sums

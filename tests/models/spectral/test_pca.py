@@ -170,7 +170,7 @@ def test_nothing_is_spent_on_wrong_input() -> None:
         (DataError, "n_components", X, model(26)),
         (PrivacyError, "n_steps", X, model(n_steps=0)),
         (DataError, "method", X, model(method="svd")),
-        (DataError, "adjacency", X, model(adjacency="flip")),
+        (PrivacyError, "adjacency", X, model(adjacency="flip")),
         (PrivacyError, "adjacency", X, model(adjacency="replace")),
         (PrivacyError, "epsilon", X, model(epsilon=1e-6)),
         (BudgetExceeded, "plan", X, model(epsilon=200.0)),

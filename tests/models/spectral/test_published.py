@@ -11,7 +11,7 @@ from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.errors import DataError, NotPublic, PrivacyError, Unbounded
 from discreet.models.base import Model
-from discreet.models.centering import MEAN, VARIANCES, Centering, on_items, public_row_norm
+from discreet.models.centering import MEAN, VARIANCES, Centering, public_row_norm
 from discreet.models.eigen import places
 from discreet.models.spectral.choices import SECOND_MOMENT
 from discreet.models.spectral.model import POPULARITY
@@ -45,7 +45,7 @@ class _Suite(ModelConformance):
 
 
 class TestDPSVDOnRatings(_Suite):
-    n_items_large = 20_000  # of which it looks at some
+    n_items_large = 8_000  # of which it looks at some
 
     def model(self, **params: Any) -> Model:
         return model(50.0, **{"max_items": 100, **params})
@@ -132,10 +132,10 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
 def test_a_contribution_is_ones_own() -> None:
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
     entries, place = Centering.of((0, 5), 6.0, centre=True).entries, places(np.arange(5, 75), 80)
-    together = on_items(entries, place, next(users_rows.parts(data, data.values)))
+    together = users_rows.on_items(entries, place, next(users_rows.parts(data, data.values)))
     for user in range(0, data.n_users, 7):
         one = data.of_users(np.array([user]))
-        alone = on_items(entries, place, next(users_rows.parts(one, one.values)))
+        alone = users_rows.on_items(entries, place, next(users_rows.parts(one, one.values)))
         assert np.array_equal(alone.values, together.values[together.owners == user])
 
 

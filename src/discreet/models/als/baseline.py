@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, astuple, dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from discreet.errors import DataError
 from discreet.kernels import Table, single_threaded_blas
 from discreet.models.als.contributions import USER_CHOICES, own_moments
 from discreet.models.als.estimate import ItemFrequencies, ItemPosterior, UserStatistics, kernel_columns
-from discreet.models.base import NotPrivateModel, check_seed
+from discreet.models.base import NotPrivateModel
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
 from discreet.privacy.releaser import Noisy
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-from discreet.validation import positive, whole
+from discreet.validation import Count, NotNegative, Positive, Seed
 
 EXPLICIT, IMPLICIT = (16, 12.0, 0.0), (64, 6.0, 0.2)  # rank, regularization, global penalty: good on MovieLens 1M
 BIAS_PENALTY, EXPONENT = 1.0, 0.5
@@ -81,45 +81,26 @@ class ALS(NotPrivateModel):
         n_jobs: Threads, in scikit-learn's meaning. The result is the same, bit for bit, for any number.
     """
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*NotPrivateModel._ARRAYS, "gram_", "item_prior_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*NotPrivateModel._VALUES, "biases_", "offset_penalty_", "folding_")
-
     gram_: Array = field(init=False)
     item_prior_: Array = field(init=False)
     biases_: bool = field(init=False)
     offset_penalty_: float = field(init=False)
     folding_: tuple[float, float, float, float] = field(init=False)
 
-    rank: int | None = None
+    rank: Count | None = None
     _: KW_ONLY
-    regularization: float | None = None
-    bias_regularization: float | None = None
-    user_exponent: float | None = None
-    item_exponent: float | None = None
-    global_penalty: float | None = None
+    regularization: Positive | None = None
+    bias_regularization: Positive | None = None
+    user_exponent: NotNegative | None = None
+    item_exponent: NotNegative | None = None
+    global_penalty: NotNegative | None = None
     biases: bool | None = None
-    n_steps: int = 15
+    n_steps: Count = 15
     solver: Literal["exact", "cg"] = "exact"
-    cg_steps: int = 3
+    cg_steps: Count = 3
     dtype: Literal["float32", "float64"] = "float32"
-    random_state: int | None = 0
+    random_state: Seed | None = 0
     n_jobs: int | None = -1
-
-    def _check_parameters(self) -> None:
-        for name in ("n_steps", "cg_steps", *(() if self.rank is None else ("rank",))):
-            whole(name, getattr(self, name), 1)
-        for name in ("regularization", "bias_regularization"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name))
-        for name in ("user_exponent", "item_exponent", "global_penalty"):
-            value = getattr(self, name)
-            if not (value is None or (isinstance(value, int | float) and 0 <= value < np.inf)):
-                raise DataError(f"{name}: a finite number of at least 0 is needed, not {value!r}")
-        check_seed("random_state", self.random_state)
-        if self.solver not in ("exact", "cg"):
-            raise DataError(f"solver: 'exact' or 'cg' is needed, not {self.solver!r}")
-        if self.dtype not in ("float32", "float64"):
-            raise DataError(f"dtype: 'float32' or 'float64' is needed, not {self.dtype!r}")
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         biases = self.biases if self.biases is not None else not ratings.implicit
@@ -168,7 +149,9 @@ class _Training:
         self.global_penalty = usual[2] if model.global_penalty is None else model.global_penalty
         self.bias_penalty = BIAS_PENALTY if model.bias_regularization is None else model.bias_regularization
         self.user_penalty = _penalty(self.scale, model.user_exponent, np.diff(ratings.indptr))
-        self.item_penalty = _penalty(self.scale, model.item_exponent, np.diff(columns.indptr))
+        item_penalty = _penalty(self.scale, model.item_exponent, np.diff(columns.indptr))
+        self.user_scales = self.user_penalty(np.diff(ratings.indptr), self.kind)
+        self.item_scales = item_penalty(np.diff(columns.indptr), self.kind)
         rng = np.random.default_rng(model.random_state)
         self.V = Table.of((rng.standard_normal((ratings.n_items, rank)) / np.sqrt(rank)).astype(self.kind))
         self.U = Table.empty(ratings.n_users, rank, self.kind)
@@ -177,8 +160,8 @@ class _Training:
     def run(self) -> dict[str, Any]:
         with Bar("ALS", self.model.n_steps, "steps") as bar:
             for _ in range(self.model.n_steps):
-                self.a, self.U = self._side(self.by_user, self.V, self.b, self.user_penalty, (self.a, self.U))
-                self.b, self.V = self._side(self.by_item, self.U, self.a, self.item_penalty, (self.b, self.V))
+                self.a, self.U = self._side(self.by_user, self.V, self.b, self.user_scales, (self.a, self.U))
+                self.b, self.V = self._side(self.by_item, self.U, self.a, self.item_scales, (self.b, self.V))
                 bar.advance(1)
         gram = self._gram(self.V)
         return {
@@ -195,14 +178,14 @@ class _Training:
         return shared_gram(table.values, self.kind.type(self.global_penalty), self.model.n_jobs)
 
     def _side(
-        self, rows: tuple[Array, Array, Array], table: Table, base: Array, penalty: Penalty, now: tuple[Array, Table]
+        self, rows: tuple[Array, Array, Array], table: Table, base: Array, scales: Array, now: tuple[Array, Table]
     ) -> tuple[Array, Table]:
         """One side's biases and vectors, given the other side's; they take the place of those that there are now."""
         model, by_steps = self.model, self.model.solver == "cg"
         return kernels.ridge(
             *rows,
             table,
-            penalty(np.diff(rows[0]), self.kind),
+            scales,
             base=base if self.biases else None,
             gram=self._gram(table),
             offset_penalty=self.bias_penalty if self.biases else None,

@@ -10,9 +10,9 @@ from threading import Lock
 import numpy as np
 
 from discreet import kernels
+from discreet.engine.batches import FOLDS, by_other_folds
 from discreet.kernels import Table
 from discreet.models.als.estimate import MAGNITUDES, ItemFrequencies, ItemPosterior
-from discreet.models.rows import FOLDS, by_other_folds
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 

@@ -351,12 +351,13 @@ class ItemPosterior:
         columns = np.random.default_rng(seed).standard_normal((len(self.mean), PROBES))
         return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
-    def probed(self, n: int, observed: Observation) -> float:
+    def probed(self, n: int, observed: Observation, limit: float = 2.0) -> float:
         """After item steps whose columns from the n-th on were random probes: the variance of these, 0 to drop them.
 
         If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says
-        how far probes have to move, and becomes their variance, unless it could be a fluctuation of the noise or an
-        error in the assumed size of the ratings' own noise. What is known of other columns is as before these steps.
+        how far probes have to move, and becomes their variance, unless it could be a fluctuation of the noise, of up to
+        `limit` standard deviations, or an error in the assumed size of the ratings' own noise. What is known of other
+        columns is as before these steps.
         """
         # H_j is shares_j times the gain, whose rows of the probes are (others, among): g^T C_j g is linear in C_j.
         others, among = np.hsplit(observed.gain[n:], [n])
@@ -368,7 +369,7 @@ class ItemPosterior:
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         chance = math.sqrt(2 * float(((weights * noise) ** 2).sum()))
-        if excess <= 2 * chance + NOISE_ERROR * float((weights * own).sum()):
+        if excess <= limit * chance + NOISE_ERROR * float((weights * own).sum()):
             return 0.0
         usual = PROBE_SPREAD**2
         return max(_ratio(excess, float((weights * gains).sum()), chance, usual, usual)[0], 1e-6)
@@ -716,7 +717,8 @@ def kernel_columns(vectors: Array, weights: Array, n_jobs: int | None = None) ->
     columns, moments = zip(*over_blocks(columns_of, blocks, n_jobs), strict=True)
     with single_threaded_blas():
         axes = np.linalg.eigh(np.sum(moments, axis=0, dtype=np.float64))[1]
-        found: Array = np.concatenate(columns) @ axes[:, ::-1][:, :KERNEL_COLUMNS].astype(np.float32)
+    leading = axes[:, ::-1][:, :KERNEL_COLUMNS].astype(np.float32)
+    found: Array = np.concatenate(list(over_blocks(lambda some: some @ leading, columns, n_jobs)))
     return found
 
 

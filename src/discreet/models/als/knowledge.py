@@ -20,6 +20,9 @@ from discreet.typing import Array
 
 N_BASE = 3  # columns that every model has: the bias, and two slopes
 SAME = 1e-12
+# Standard deviations. A continuation looks again for what may be a fluctuation of the noise, month after month: with 2,
+# it would find one within a few years.
+FLUCTUATION = 3.0
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,26 @@ class Knowledge:
             others_variance=spread,
         )
 
+    def proven(self) -> Knowledge:
+        """Without the other columns, if what steps have observed of them could be a fluctuation of the noise.
+
+        A single fit that takes noise for structure loses little, but each continuation would lose it again.
+        """
+        n, s = self.others.shape[1], self.steps
+        k = s.precision.shape[1] - n
+        observed = np.flatnonzero(np.trace(s.precision, axis1=1, axis2=2) > 0)
+        if not n:
+            return self
+        variance = np.linalg.inv(s.precision[observed])
+        phi = np.einsum("jab,jb->ja", variance, s.information[observed])[:, k:]
+        own = s.own[0][observed, None] * np.diagonal(s.own[1])[k:]
+        noise = np.diagonal(variance, axis1=1, axis2=2)[:, k:] + own
+        excess = phi**2 / noise - 1
+        if excess.sum() > FLUCTUATION * math.sqrt(2 * excess.size):
+            return self
+        steps = StepInformation(s.precision[:, :k, :k], s.information[:, :k], (s.own[0], s.own[1][:k, :k]))
+        return replace(self, steps=steps, others=self.others[:, :0], others_variance=self.others_variance[:, :0])
+
     def with_users(self, release: Noisy) -> tuple[Noisy, Array]:
         """The moments of all users, pooled; and what to keep of them."""
         n = max(float(release.values[0] + release.values[1]) / math.sqrt(2), 10.0)
@@ -154,19 +177,25 @@ class Knowledge:
         return Noisy(pooled * n, std * n), np.append(pooled, std)
 
     def inflation(self, release: Noisy, frequencies: ItemFrequencies, scale: float) -> float:
-        """How much larger the model's variances should be, for its item biases to explain the new release of them."""
-        known = self.items[:, 1] > 0
-        c, bias, variance = frequencies.sums[known], self.items[known, 0] * scale, self.items[known, 1] * scale**2
-        noise = (_noise(release, frequencies) + 0.09 * frequencies.variance)[known]
-        total = noise + c**2 * variance
+        """How much larger the model's variances should be, by how far its release of item biases is from a new one.
+
+        What noise does not explain of that is how far other people's biases differ. Releases are compared with
+        releases: both are about users' own means, which item steps correct for.
+        """
+        precision, variance = self.bias[:, 1] / scale**2, self.items[:, 1] * scale**2
+        known = (precision > 0) & (variance > 0)
+        c, bias = frequencies.sums[known], self.bias[known, 0] * scale
+        noise = (_noise(release, frequencies) + 0.09 * frequencies.variance)[known] + c**2 / precision[known]
+        claimed = c**2 * variance[known]
+        total = noise + claimed
         off = release.values[known] - c * bias
         off = off - c * float((c * off / total).sum() / max(float((c**2 / total).sum()), SAME))
         weights = (c / total) ** 2
-        size = float((weights * c**2 * variance).sum())
-        error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
+        size = float((weights * claimed).sum())
+        error = math.sqrt(2 * float(((weights * noise) ** 2).sum()))
         if size <= 0:
             return 1.0
-        return 1 + max((float((weights * (off**2 - noise)).sum()) - size - 2 * error) / size, 0.0)
+        return 1 + max((float((weights * (off**2 - noise)).sum()) - FLUCTUATION * error) / size, 0.0)
 
     def with_bias(self, release: Noisy, frequencies: ItemFrequencies, inflation: float, scale: float) -> Pooled:
         """The release of item biases, pooled."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from discreet.data.catalogue import Catalogue, to_library
+from discreet.data.catalogue import Catalogue, item_features, to_library
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import single_threaded_blas
@@ -22,17 +22,15 @@ from discreet.models.als.contributions import USER_CHOICES, USER_VECTOR
 from discreet.models.als.estimate import BIAS_SPREAD, MAGNITUDES, ItemFrequencies, ItemPosterior, kernel_columns
 from discreet.models.als.knowledge import Knowledge, StepInformation
 from discreet.models.als.training import BIAS, GRAM, STEP, USERS, Settings, Training, settings
-from discreet.models.base import check_parameters, learned_by, require_ratings
-from discreet.models.features import item_features
+from discreet.models.base import learned_by, require_ratings
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel, require_sound
 from discreet.models.spectral.estimate import COMMON_TASTE
 from discreet.privacy import Plan, Releaser
-from discreet.privacy.guarantee import AdjacencyName
 from discreet.recommend.serving import Variance
 from discreet.typing import Array
-from discreet.validation import positive, probability, whole
+from discreet.validation import Count, NotNegative, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -104,36 +102,6 @@ class DPALS(PrivateModel):
         n_users_: About how many users there were, by a release; at least 10.
     """
 
-    # What a continuation needs besides: `Knowledge`.
-    _KNOWN: ClassVar[tuple[str, ...]] = (
-        "known_users_",
-        "known_bias_",
-        "known_pairs_",
-        "known_frequent_",
-        "known_pairs_scale_",
-        "known_loadings_",
-        "known_standing_",
-        "known_steps_",
-        "known_own_",
-        "known_own_size_",
-        "known_others_",
-    )
-    _ARRAYS: ClassVar[tuple[str, ...]] = (
-        *PrivateModel._ARRAYS,
-        "item_variance_",
-        "item_prior_",
-        "item_weights_",
-        "list_factors_",
-        "list_weights_",
-        *_KNOWN,
-    )
-    _VALUES: ClassVar[tuple[str, ...]] = (
-        *PrivateModel._VALUES,
-        "unit_",
-        "n_users_",
-        "offset_penalty_",
-        "vector_penalty_",
-    )
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
 
@@ -158,36 +126,24 @@ class DPALS(PrivateModel):
     offset_penalty_: float = field(init=False)
     vector_penalty_: float = field(init=False)
 
-    epsilon: float
-    delta: float
-    n_steps: int | None = None
-    n_users_hint: int | None = None
+    n_steps: Count | None = None
+    n_users_hint: Count | None = None
     features: Sequence[str] | None = None
-    adjacency: AdjacencyName = "add-remove"
     objective: Objective = "ratings"
-    caution: float = 0.0
-    n_jobs: int | None = -1
+    caution: NotNegative = 0.0
 
     def _check_parameters(self) -> None:
-        positive("epsilon", self.epsilon)
-        probability("delta", self.delta)
-        positive("caution", self.caution, zero=True)
-        check_parameters(self, choices={"objective": ("ratings", "both")})
+        super()._check_parameters()
         if self.caution and self.objective == "both":
             raise DataError(
                 "caution: this is for lists by predicted rating; leave it out, or ask for objective='ratings'"
             )
-        for name in ("n_steps", "n_users_hint"):
-            if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1)
 
     def _settings(self, n_items: int) -> Settings:
         return settings(self._mu(), n_items, self.n_users_hint, self.n_steps, lists=self.objective == "both")
 
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
-        self._check_parameters()
-        return self._checked(self._settings(whole("n_items", n_items, 1)).plan(self._mu()))
+    def _plan(self, n_items: int) -> Plan:
+        return self._checked(self._settings(n_items).plan(self._mu()))
 
     @staticmethod
     def _checked(plan: Plan) -> Plan:
@@ -321,7 +277,7 @@ class DPALS(PrivateModel):
         a, variance = self.item_weights_.T
         steps, n = self.known_steps_.astype(np.float64), self.known_others_.shape[1] // 2
         own = self.known_own_size_, self.known_own_
-        return Knowledge(
+        knowledge = Knowledge(
             unit=self.unit_,
             users=self.known_users_,
             frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
@@ -335,7 +291,8 @@ class DPALS(PrivateModel):
             steps=StepInformation(steps[:, :, :-1], steps[:, :, -1], own),
             others=self.known_others_[:, :n],
             others_variance=self.known_others_[:, n:],
-        ).of_items(self.items_.numbers(catalogue.ids.to_arrow()))
+        )
+        return knowledge.proven().of_items(self.items_.numbers(catalogue.ids.to_arrow()))
 
     # What is known of the items
 

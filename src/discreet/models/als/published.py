@@ -27,27 +27,17 @@ from discreet.models.als.published_training import (
     prepared,
 )
 from discreet.models.as_published import true_ledger
-from discreet.models.base import Learned, check_parameters
+from discreet.models.base import Learned
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
 from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser
-from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
+from discreet.privacy.guarantee import sensitivity_factor
 from discreet.privacy.statistics import UP, normal_equations_sensitivity
 from discreet.typing import Array
-from discreet.validation import positive, probability, round_up, whole
+from discreet.validation import Count, NotNegative, Positive, Seed, round_up
 
 Calibration: TypeAlias = Literal["exact", "published", "given"]
 
-_CHOICES = {
-    "calibration": ("exact", "published", "given"),
-    "sampling": (None, "uniform", "adaptive", "weights"),
-    "user_items": (None, "all", "sampled"),
-    "start": ("random", "svd"),
-    "item_step": ("solve", "gradient"),
-    "adjacency": ("add-remove", "replace"),
-}
-_NOISES = ("gram_noise", "rhs_noise", "preprocessing_noise", "start_noise")
-_SCALES = ("user_clip", "start_scale", "entry_clip", "typical_count")
 TYPICAL = 20  # times k: the default of `typical_count`
 ERROR = (
     "Theorem 1 charges one Gaussian release for each item of a user where there are two; the mean is undercharged by a "
@@ -135,57 +125,42 @@ class PublishedDPALS(PrivateModel):
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
     """
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "frequent_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "folding_")
     _in_spark: ClassVar[bool] = True
 
     frequent_: Array = field(init=False)
     folding_: tuple[float, float, float, float] = field(init=False)  # lambda, nu, Z, lambda_0
 
-    epsilon: float
-    delta: float
-    rank: int = 32
-    regularization: float = 80.0
-    global_penalty: float = 0.0
-    item_exponent: float = 0.5
-    user_exponent: float = 1.0
-    n_steps: int = 2
-    user_clip: float = 1.0
-    entry_clip: float | None = None
-    max_items: int = 50
-    item_fraction: float = 0.4
-    gram_noise: float = 2.0
-    rhs_noise: float = 1.0
-    preprocessing_noise: float = 1.5
-    start_noise: float = 10.0
+    rank: Count = 32
+    regularization: NotNegative = 80.0
+    global_penalty: NotNegative = 0.0
+    item_exponent: NotNegative = 0.5
+    user_exponent: NotNegative = 1.0
+    n_steps: Count = 2
+    user_clip: Positive = 1.0
+    entry_clip: Positive | None = None
+    max_items: Count = 50
+    item_fraction: Positive = 0.4
+    gram_noise: Positive = 2.0
+    rhs_noise: Positive = 1.0
+    preprocessing_noise: Positive = 1.5
+    start_noise: Positive = 10.0
     calibration: Calibration = "exact"
     preprocess: bool = True
     center: bool | None = None
     sampling: Sampling | None = None
     user_items: Literal["all", "sampled"] | None = None
-    typical_count: float | None = None
+    typical_count: Positive | None = None
     start: Literal["random", "svd"] = "random"
-    start_scale: float = 1.0
+    start_scale: Positive = 1.0
     item_step: Literal["solve", "gradient"] = "solve"
-    n_gradients: int = 5
+    n_gradients: Count = 5
     project_first: bool = False
     normalise: bool = False
-    adjacency: AdjacencyName = "add-remove"
-    random_state: int = 0
-    n_jobs: int | None = -1
+    random_state: Seed = 0
 
     def _check_parameters(self) -> None:
-        probability("delta", self.delta)
-        check_parameters(
-            self,
-            positives=("epsilon", *_NOISES, *_SCALES),
-            wholes=("rank", "n_steps", "max_items", "n_gradients"),
-            choices=_CHOICES,
-        )
-        whole("random_state", self.random_state, 0)
-        for name in ("regularization", "global_penalty", "item_exponent", "user_exponent"):
-            positive(name, getattr(self, name), zero=True)
-        if positive("item_fraction", self.item_fraction) > 1:
+        super()._check_parameters()
+        if self.item_fraction > 1:
             raise DataError(f"item_fraction: a fraction of at most 1 is needed, not {self.item_fraction!r}")
         if not self.preprocess and (self.item_fraction < 1 or self._sampling != "uniform" or self._center):
             raise DataError(
@@ -260,10 +235,8 @@ class PublishedDPALS(PrivateModel):
         factor = math.sqrt(both / 2 / (target - fixed))
         return given._replace(gram=given.gram * factor, rhs=given.rhs * factor)
 
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release truly costs; needs only the size of the catalog."""
-        self._check_parameters()
-        trained = n_frequent(whole("n_items", n_items, 1), self.item_fraction)
+    def _plan(self, n_items: int) -> Plan:
+        trained = n_frequent(n_items, self.item_fraction)
         if self.item_step == "solve":
             check_size(trained, self.rank)
         if self.start == "svd":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.engine import Blocks
-from discreet.engine.batches import dense_users, equal_weights, user_batches
+from discreet.engine.batches import dense_users, equal_weights, on_items, user_batches
 from discreet.models.als.contributions import (
     LIFT,
     USER_VECTOR,
@@ -39,8 +39,7 @@ from discreet.models.als.estimate import (
     UserStatistics,
     residual_columns,
 )
-from discreet.models.als.knowledge import Knowledge, KnownPairs, standing_of
-from discreet.models.centering import on_items
+from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, standing_of
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.spectral.choices import LABELS as LISTS
 from discreet.models.spectral.choices import Choices, choice_shares, learn_choices
@@ -182,7 +181,7 @@ class Training:
             self.noise = min(noise * observed.variance[1] / least, 1.0)
             if k > known and not spread:
                 seen = observed.after(seen, at)
-                spread = first.probed(known, seen)
+                spread = first.probed(known, seen, FLUCTUATION if self.known else 2.0)
                 observed = observed if spread else observed.first(known)
                 estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
             estimate = estimate.updated(observed, self.releaser.n_jobs)

@@ -18,7 +18,7 @@ from discreet.data.progress import Bar
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError
 from discreet.kernels import single_threaded_blas
-from discreet.models.base import Model, NotPrivateModel, check_parameters, require_ratings
+from discreet.models.base import Model, NotPrivateModel, require_ratings
 from discreet.models.centering import (
     RATINGS_PER_USER,
     Centering,
@@ -43,15 +43,13 @@ from discreet.models.frank_wolfe.contributions import (
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Correction, Schedule, Step, packed
 from discreet.models.private import PrivateModel
 from discreet.privacy import GramSum, Plan, Releaser
-from discreet.privacy.guarantee import AdjacencyName
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-from discreet.validation import positive, probability, whole
+from discreet.validation import Count, Positive, positive
 
 LossName: TypeAlias = Literal["squared", "logistic"]
 Eigensolver: TypeAlias = Literal["dense", "oja"]
 
-CHOICES: dict[str, tuple[Any, ...]] = {"loss": ("squared", "logistic"), "centre": (True, False)}
 ENERGY_SHARE, LENGTH_SHARE = 0.05, 0.01  # of the budget: single numbers, of which the noise matters little
 MOST_STEPS = 20
 MOST_DENSE = 4000  # items whose covariance is released whole, unless it is asked for
@@ -73,9 +71,6 @@ class FrankWolfeModel(Model):
         centre_: What a rating is expected to be, before anything is known.
         shrinkage_: How many ratings of that are added to a user's own mean; None: it is not used.
     """
-
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*Model._ARRAYS, "steps_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*Model._VALUES, "row_norm_", "radius_", "centre_", "shrinkage_")
 
     steps_: Array
     row_norm_: float
@@ -292,31 +287,20 @@ class DPFrankWolfe(PrivateFrankWolfe):
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
     """
 
-    epsilon: float
-    delta: float
-    n_steps: int | None = None
-    radius: float | None = None
-    row_norm: float | None = None
-    residual_clip: float | None = None
-    ratings_per_user: int | None = None
+    n_steps: Count | None = None
+    radius: Positive | None = None
+    row_norm: Positive | None = None
+    residual_clip: Positive | None = None
+    ratings_per_user: Count | None = None
     eigensolver: Eigensolver | None = None
-    oja_steps: int = 8
+    oja_steps: Count = 8
     noise: Literal["gaussian"] = "gaussian"
     loss: LossName = "squared"
     step: Literal["corrective", "constant"] = "corrective"
     centre: bool = True
-    adjacency: AdjacencyName = "add-remove"
-    n_jobs: int | None = -1
 
     def _check_parameters(self) -> None:
-        probability("delta", self.delta)
-        steps = {"eigensolver": (None, "dense", "oja"), "noise": ("gaussian",), "step": ("corrective", "constant")}
-        check_parameters(
-            self,
-            positives=("epsilon", "radius", "row_norm", "residual_clip"),
-            wholes=("oja_steps", "n_steps", "ratings_per_user"),
-            choices={**CHOICES, **steps},
-        )
+        super()._check_parameters()
         if self.radius is not None and self._corrective:
             raise DataError("radius: corrective steps have none; pass step='constant', or leave radius out")
 
@@ -324,13 +308,11 @@ class DPFrankWolfe(PrivateFrankWolfe):
     def _corrective(self) -> bool:
         return self.step == "corrective"
 
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
-        self._check_parameters()
+    def _plan(self, n_items: int) -> Plan:
         count = self._n_releases()
         length = LENGTH_SHARE if self._corrective else 0.0
         shares: Shares = {LENGTH: (length, count)} if length else {}
-        if self._solver(whole("n_items", n_items, 1)) == "oja":
+        if self._solver(n_items) == "oja":
             shares |= {PRODUCT: (1 - ENERGY_SHARE - length, count * self.oja_steps), ENERGY: (ENERGY_SHARE, count)}
         else:
             shares |= {COVARIANCE: (1 - length, count)}
@@ -379,16 +361,12 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    n_steps: int = 20
-    radius: float | None = None
+    n_steps: Count = 20
+    radius: Positive | None = None
     step: Literal["line-search", "classic"] = "line-search"
     loss: LossName = "squared"
     centre: bool = True
     n_jobs: int | None = -1
-
-    def _check_parameters(self) -> None:
-        steps = {"step": ("line-search", "classic")}
-        check_parameters(self, positives=("radius",), wholes=("n_steps",), choices={**CHOICES, **steps})
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         low, high = require_ratings("FrankWolfe", ratings)

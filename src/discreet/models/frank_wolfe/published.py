@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from discreet.errors import PrivacyError
 from discreet.models.as_published import UP, PublishedModel, frank_wolfe_std, true_plan
-from discreet.models.base import check_parameters
 from discreet.models.eigen import check_budget
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule
-from discreet.models.frank_wolfe.model import CHOICES, Eigensolver, LossName, PrivateFrankWolfe
+from discreet.models.frank_wolfe.model import Eigensolver, LossName, PrivateFrankWolfe
 from discreet.privacy import Cost, Plan, Planned
-from discreet.privacy.guarantee import AdjacencyName
-from discreet.validation import probability, whole
+from discreet.validation import Count, Positive, Probability, whole
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -53,25 +51,17 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
 
     _error = "the printed noise does not pay for residuals as long as 2 L, nor for more than one call of Oja's method"
 
-    epsilon: float
-    delta: float
-    radius: float
-    row_norm: float
+    radius: Positive
+    row_norm: Positive
     n_steps: int = 10
-    failure_probability: float = 0.01
+    failure_probability: Probability = 0.01
     eigensolver: Eigensolver = "dense"
-    oja_steps: int = 10
+    oja_steps: Count = 10
     loss: LossName = "squared"
     centre: bool = False
-    adjacency: AdjacencyName = "add-remove"
-    n_jobs: int | None = -1
 
     def _check_parameters(self) -> None:
-        solvers = {"eigensolver": ("dense", "oja"), "adjacency": ("add-remove", "replace")}
-        positives = ("epsilon", "radius", "row_norm")
-        check_parameters(self, positives=positives, wholes=("oja_steps",), choices={**CHOICES, **solvers})
-        for name in ("delta", "failure_probability"):
-            probability(name, getattr(self, name))
+        super()._check_parameters()
         whole("n_steps", self.n_steps, 2)
         if self.epsilon > 2 * math.log(1 / self.delta):
             raise PrivacyError(f"epsilon: the paper's noise is for at most 2 log(1 / delta), not {self.epsilon:g}")
@@ -82,10 +72,8 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
             return float(self.row_norm) ** 2 * math.sqrt(256 * self.oja_steps * math.log(2 / self.delta)) / self.epsilon
         return frank_wolfe_std(float(self.row_norm), self.n_steps, self.epsilon, self.delta)
 
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release truly costs; needs only the size of the catalog."""
-        self._check_parameters()
-        solver, std = self._solver(whole("n_items", n_items, 1)), self._std()
+    def _plan(self, n_items: int) -> Plan:
+        solver, std = self._solver(n_items), self._std()
         lines: list[Planned] = []
         for (length, which), count in Counter(self._lengths()).items():
             if solver == "dense":

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import DENSE_CELLS, parts
-from discreet.models.centering import Centering, Prepared, on_items
+from discreet.engine.batches import DENSE_CELLS, on_items, parts
+from discreet.models.centering import Centering, Prepared
 from discreet.models.fold_in import Penalty, Ridge
 from discreet.models.gradient.estimate import Step, nothing
 from discreet.privacy.statistics import UserBatch

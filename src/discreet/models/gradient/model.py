@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from discreet.data.interactions import Interactions
 from discreet.engine import Blocks, LocalBlocks
 from discreet.engine.batches import equal_weights, user_batches
 from discreet.errors import DataError, PrivacyError
-from discreet.models.base import Model, NotPrivateModel, check_parameters, require_ratings
+from discreet.models.base import Model, NotPrivateModel, require_ratings
 from discreet.models.centering import (
     MEAN,
     VARIANCES,
@@ -30,12 +30,11 @@ from discreet.models.gradient.contributions import VECTOR_PENALTY, Descent, mapp
 from discreet.models.gradient.estimate import Adam, Step, project
 from discreet.models.private import PrivateModel
 from discreet.privacy import GramSum, MeanSum, Noisy, OuterSum, Plan, Planned, Releaser, VectorSum
-from discreet.privacy.guarantee import AdjacencyName
 from discreet.privacy.releaser import noise_edge
 from discreet.privacy.selection import largest_mu, sampled_cost
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-from discreet.validation import probability, whole
+from discreet.validation import Count, Positive, Seed
 
 POPULARITY, MOMENT = "item popularity", "second moment of gradient steps"
 GRADIENT = "item gradient over a sample of users"
@@ -48,9 +47,6 @@ LATER = 0.5  # of the steps, whose factors are averaged
 class DescentModel(Model):
     """The steps that a model of descent keeps, and how a user replays them; private or not."""
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*Model._ARRAYS, "steps_", "gains_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*Model._VALUES, "ranks_", "row_norm_", "shrinkage_")
-
     step_size: float
     n_steps: int
     radius: float | None
@@ -62,7 +58,7 @@ class DescentModel(Model):
     shrinkage_: float | None
 
     def _check_parameters(self) -> None:
-        check_parameters(self, positives=("step_size", "radius"), wholes=("n_steps",))
+        super()._check_parameters()
         if self.step_size >= 2:
             raise DataError(f"step_size: below 2 is needed, or steps overshoot more and more, not {self.step_size!r}")
 
@@ -139,26 +135,15 @@ class DPGradientDescent(DescentModel, PrivateModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    epsilon: float
-    delta: float
-    n_steps: int = 5
-    step_size: float = 1.0
-    radius: float | None = None
-    row_norm: float | None = None
-    clip: float | None = None
+    n_steps: Count = 5
+    step_size: Positive = 1.0
+    radius: Positive | None = None
+    row_norm: Positive | None = None
+    clip: Positive | None = None
     centre: bool = True
-    adjacency: AdjacencyName = "add-remove"
-    n_jobs: int | None = -1
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        probability("delta", self.delta)
-        check_parameters(self, positives=("epsilon", "row_norm", "clip"))
-
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
-        self._check_parameters()
-        popularity = POPULARITY_SHARE if whole("n_items", n_items, 1) > FEW_ITEMS else 0.0
+    def _plan(self, n_items: int) -> Plan:
+        popularity = POPULARITY_SHARE if n_items > FEW_ITEMS else 0.0
         shares: Shares = {POPULARITY: popularity} if popularity else {}
         shares[MOMENT] = (1 - popularity, self.n_steps)
         return Plan.gaussian(self._mu(), with_user_means(shares) if self.centre else shares)
@@ -225,10 +210,10 @@ class GradientDescent(DescentModel, NotPrivateModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    n_steps: int = 10
+    n_steps: Count = 10
     _: KW_ONLY
-    step_size: float = 1.0
-    radius: float | None = None
+    step_size: Positive = 1.0
+    radius: Positive | None = None
     centre: bool = True
     n_jobs: int | None = -1
 
@@ -282,26 +267,17 @@ class DPSGD(PrivateModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "shrinkage_")
-
-    epsilon: float
-    delta: float
-    rank: int = 4
-    n_steps: int = 100
-    sample_rate: float = 0.1
-    clip: float = 1.0
-    learning_rate: float = 0.03
-    adjacency: AdjacencyName = "add-remove"
-    random_state: int = 0
-    n_jobs: int | None = -1
+    rank: Count = 4
+    n_steps: Count = 100
+    sample_rate: Positive = 0.1
+    clip: Positive = 1.0
+    learning_rate: Positive = 0.03
+    random_state: Seed = 0
     unit_: float = field(init=False)
     shrinkage_: float = field(init=False)
 
     def _check_parameters(self) -> None:
-        probability("delta", self.delta)
-        positives = ("epsilon", "sample_rate", "clip", "learning_rate")
-        check_parameters(self, positives=positives, wholes=("rank", "n_steps"))
-        whole("random_state", self.random_state, 0)
+        super()._check_parameters()
         if self.sample_rate > 1:
             raise DataError(f"sample_rate: a probability is needed, not {self.sample_rate!r}")
         if self.adjacency != "add-remove":
@@ -318,10 +294,7 @@ class DPSGD(PrivateModel):
         """How private each release would be without sampling."""
         return largest_mu(float(self.epsilon), float(self.delta), self._rate, self.n_steps + 2)
 
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
-        self._check_parameters()
-        whole("n_items", n_items, 1)
+    def _plan(self, n_items: int) -> Plan:
         cost = sampled_cost(self._noise_mu(), self._rate, 1)
         return Plan((Planned(MEAN, cost), Planned(VARIANCES, cost), Planned(GRADIENT, cost, self.n_steps)))
 

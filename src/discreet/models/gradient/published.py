@@ -7,7 +7,6 @@ from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_p
 from discreet.models.eigen import check_catalog
 from discreet.models.gradient.model import MOMENT, DPGradientDescent
 from discreet.privacy import Plan, Releaser
-from discreet.validation import whole
 
 
 class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
@@ -26,11 +25,8 @@ class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
 
     _error = "the noise is too little for rows of this length"
 
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release truly costs; needs only the size of the catalog."""
-        self._check_parameters()
-        check_catalog(whole("n_items", n_items, 1))
-        self._mu()  # checks the adjacency
+    def _plan(self, n_items: int) -> Plan:
+        check_catalog(n_items)
         std = frank_wolfe_std(1.0, self.n_steps, self.epsilon, self.delta)
         return true_plan({MOMENT: (1.0, True, std, self.n_steps)}, self.adjacency)
 

@@ -41,7 +41,7 @@ from discreet.privacy.statement import Statement
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown
 from discreet.typing import Array
-from discreet.validation import positive, probability, round_up, whole
+from discreet.validation import Count, Positive, Seed, probability, round_up, whole
 
 MechanismName: TypeAlias = Literal["input", "objective", "gradient", "output"]
 
@@ -56,16 +56,6 @@ PUBLISHED: dict[str, type[Mechanism]] = {  # these two are not private
     **MECHANISMS,
     "objective, probit": PublishedObjective,
     "output": PublishedOutput,
-}
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "mechanism": ("input", "objective", "gradient", "output", None),
-    "noise": ("laplace", "gaussian"),
-    "unit": ("entry", "user"),
-    "calibration": ("exact", "published"),
-    "solver": ("spg", "factored"),
-    "biases": (True, False, None),
-    "box": (True, False, None),
-    "perturbed": (True, False),  # a truthy value such as "no" must not turn off the noise
 }
 _OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"
 DECLARED = DeclaredNoise("coins tossed where the bits are, as declared by perturbed=True")
@@ -192,33 +182,31 @@ class OneBit(PrivateModel):
         n_jobs: Threads, in scikit-learn's meaning, for serving.
     """
 
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "threshold_")
-
     mechanism: MechanismName | None = "input"
     link: LinkName = "logistic"
     _: KW_ONLY
-    epsilon: float | None = None  # type: ignore[assignment]  # None for mechanism=None only
+    epsilon: Positive | None = None  # type: ignore[assignment]  # None for mechanism=None only
     delta: float = 0.0
+    adjacency: ClassVar[AdjacencyName] = "flip"  # type: ignore[misc]  # of one bit, or of any bits of a user
     threshold: float | None = None
-    alpha: float = 1.0
-    tau: float | None = None
-    rank: int = 1
+    alpha: Positive = 1.0
+    tau: Positive | None = None
+    rank: Count = 1
     sigma: float = 1.0
     biases: bool | None = None
     box: bool | None = None
     solver: Literal["spg", "factored"] = "spg"
     noise: Literal["laplace", "gaussian"] = "laplace"
-    n_steps: int = 1
-    clamp: float = 0.5
-    ridge: float | None = None
+    n_steps: Count = 1
+    clamp: Positive = 0.5
+    ridge: Positive | None = None
     flip_one: float | None = None
     flip_zero: float | None = None
     unit: Unit = "entry"
     max_entries: int | None = None
     perturbed: bool = False
     calibration: Literal["exact", "published"] = "exact"
-    random_state: int = 0
-    n_jobs: int | None = -1
+    random_state: Seed = 0
     threshold_: float = field(init=False)
 
     @classmethod
@@ -226,17 +214,9 @@ class OneBit(PrivateModel):
         """With the noise that was published in 2021: `OneBit(..., calibration="published")`."""
         return cls(*args, **parameters, calibration="published")
 
-    @property
-    def adjacency(self) -> AdjacencyName:  # type: ignore[override]  # the same always
-        """How neighboring data differ: in one bit, or in any bits of one user. Which items are rated is public."""
-        return "flip"
-
     def _check_parameters(self) -> None:
-        check_parameters(
-            self, positives=("alpha", "clamp", "tau", "ridge"), wholes=("rank", "n_steps"), choices=CHOICES
-        )
+        check_parameters(self)
         self._link()
-        whole("random_state", self.random_state, 0)
         if self.threshold is not None and not (isinstance(self.threshold, Real) and math.isfinite(self.threshold)):
             raise DataError(f"threshold: a finite number is needed, not {self.threshold!r}")
         if self.solver == "factored" and self.box:
@@ -247,7 +227,6 @@ class OneBit(PrivateModel):
             return
         if self.epsilon is None:
             raise PrivacyError("epsilon: a privacy budget is needed; for a model without privacy pass mechanism=None")
-        positive("epsilon", self.epsilon)
         probability("delta", self.delta, zero=True)
         self._check_mechanism()
         given = [flip for flip in (self.flip_one, self.flip_zero) if flip is not None]
@@ -335,10 +314,8 @@ class OneBit(PrivateModel):
         """Whether the noise, if any, is on the bits."""
         return self.mechanism is None or self._kind(MECHANISMS).on_bits
 
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what it truly costs; needs no data. The number of items does not matter."""
-        self._check_parameters()
-        whole("n_items", n_items, 1)
+    def _plan(self, n_items: int) -> Plan:
+        del n_items  # it does not matter
         if self.mechanism is None:
             raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
         return Plan(self._mechanism().lines())

@@ -15,10 +15,8 @@ from typing import Protocol
 import numpy as np
 
 from discreet.engine import Blocks
-from discreet.engine.batches import DENSE_CELLS, dense_users
-from discreet.models.centering import on_items
+from discreet.engine.batches import DENSE_CELLS, FOLDS, dense_users, on_items
 from discreet.models.eigen import frequent_items, places
-from discreet.models.rows import FOLDS
 from discreet.models.spectral.contributions import PowerStep, Residuals, own_weights, weighted_history
 from discreet.models.spectral.estimate import (
     COVERED,

@@ -12,10 +12,8 @@ from functools import partial
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
-from discreet.models.centering import on_items
+from discreet.engine.batches import DENSE_CELLS, by_other_folds, equal_weights, of_length_one, on_items, user_batches
 from discreet.models.eigen import frequent_items, places
-from discreet.models.rows import by_other_folds, of_length_one
 from discreet.models.spectral.estimate import Chosen, Cleansed, item_offsets, over_weights
 from discreet.privacy import GramSum, Releaser, VectorSum
 from discreet.privacy.statistics import UserBatch

@@ -16,12 +16,11 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import ndtr
 
+from discreet.engine.batches import FOLDS
 from discreet.kernels import single_threaded_blas
 from discreet.models.centering import RATINGS_PER_USER
 from discreet.models.eigen import PENALTY, frequent_items, rating_directions, standing_out
-from discreet.models.features import regression
 from discreet.models.fold_in import Penalty, RidgeFoldIn
-from discreet.models.rows import FOLDS
 from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
 
@@ -409,3 +408,27 @@ def factored(matrix: Array) -> tuple[Array, Array]:
     with single_threaded_blas():
         right = eigh(matrix.T @ matrix, subset_by_index=[max(n - MOST_COLUMNS, 0), n - 1])[1]
         return matrix @ right, right
+
+
+ROUNDS = 20  # in which the penalties of a regression settle
+
+
+def regression(features: Array, values: Array) -> Array:
+    """Coefficients (features, k) of values (items, k), by ridge regressions whose penalties follow from the data.
+
+    Coefficients and what they do not explain are taken to have normal distributions, whose variances are found by
+    maximizing the likelihood of the values (MacKay 1992), for each column.
+    """
+    n, size = features.shape[0], np.maximum((values**2).mean(axis=0), 1e-300)
+    with single_threaded_blas():
+        squares, basis = np.linalg.eigh(features.T @ features)
+        squares, along = np.maximum(squares, 0)[:, None], basis.T @ (features.T @ values)
+        spread, error = size / max(float(squares.mean()) / max(n, 1), 1e-300), size
+        for _ in range(ROUNDS):
+            shares = squares * spread / (squares * spread + error)
+            found = along * spread / (squares * spread + error)
+            free = shares.sum(axis=0)
+            left = (values**2).sum(axis=0) - (found * (2 * along - squares * found)).sum(axis=0)
+            spread = np.maximum((found**2).sum(axis=0) / np.maximum(free, 1e-9), 1e-12 * spread)
+            error = np.maximum(left / np.maximum(n - free, 1), 1e-12 * size)
+        return np.asarray(basis @ found)

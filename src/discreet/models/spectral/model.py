@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from discreet.data.catalogue import item_features
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
-from discreet.engine.batches import dense_users, equal_weights, parts, user_batches
+from discreet.engine.batches import dense_users, equal_weights, on_items, parts, user_batches
 from discreet.errors import DataError
-from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
+from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import (
     CLAMP,
     SPREAD,
@@ -22,12 +23,10 @@ from discreet.models.centering import (
     Shares,
     UserMeans,
     exact_user_means,
-    on_items,
     private_user_means,
     with_user_means,
 )
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
-from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel
@@ -44,10 +43,10 @@ from discreet.models.spectral.estimate import (
     similarities,
 )
 from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
-from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
+from discreet.privacy.guarantee import sensitivity_factor
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-from discreet.validation import positive, probability, whole
+from discreet.validation import Count, Positive, whole
 
 Predictor: TypeAlias = Literal["svd", "knn"]
 
@@ -143,21 +142,15 @@ class DPSVD(PrivateModel):
         unit_: How far users' ratings spread about their means, for lists from ratings; else None.
     """
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_", "shrinkage_", "unit_")
     _in_spark: ClassVar[bool] = True
 
-    epsilon: float
-    delta: float
     objective: Literal["ratings", "lists"] = "ratings"
     explore: float = 0.0
     features: Sequence[str] | None = None
-    rank: int | None = None
-    row_norm: float | None = None
+    rank: Count | None = None
+    row_norm: Positive | None = None
     centre: bool = True
-    max_items: int = 4000
-    adjacency: AdjacencyName = "add-remove"
-    n_jobs: int | None = -1
+    max_items: Count = 4000
     history_weights_: Array = field(init=False)
     exploration_: Array = field(init=False)
     n_users_: float = field(init=False)
@@ -165,9 +158,7 @@ class DPSVD(PrivateModel):
     unit_: float | None = field(init=False)
 
     def _check_parameters(self) -> None:
-        probability("delta", self.delta)
-        objectives = {"objective": ("ratings", "lists")}
-        check_parameters(self, positives=("epsilon", "row_norm"), wholes=("max_items", "rank"), choices=objectives)
+        super()._check_parameters()
         if not (isinstance(self.explore, int | float) and 0 <= self.explore < 1):
             raise DataError(f"explore: a share from 0 to below 1 is needed, not {self.explore!r}")
 
@@ -338,16 +329,11 @@ class SVD(NotPrivateModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    _VALUES: ClassVar[tuple[str, ...]] = (*NotPrivateModel._VALUES, "shrinkage_")
-
-    rank: int | None = None
+    rank: Count | None = None
     _: KW_ONLY
     centre: bool = True
     n_jobs: int | None = -1
     shrinkage_: float | None = field(init=False)
-
-    def _check_parameters(self) -> None:
-        check_parameters(self, wholes=("rank",))
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         value_range, n = require_ratings("SVD", ratings), ratings.n_items
@@ -413,32 +399,16 @@ class DPCleansedSVD(PrivateModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "loadings_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "shrinkage_")
-
-    epsilon: float
-    delta: float
     predictor: Predictor = "svd"
-    rank: int | None = None
-    neighbours: int = 30
-    clamp: float | None = None
-    spread: float | None = None
-    adjacency: AdjacencyName = "add-remove"
-    n_jobs: int | None = -1
+    rank: Count | None = None
+    neighbours: Count = 30
+    clamp: Positive | None = None
+    spread: Positive | None = None
     loadings_: Array = field(init=False)
     shrinkage_: float = field(init=False)
 
-    def _check_parameters(self) -> None:
-        probability("delta", self.delta)
-        predictors = {"predictor": ("svd", "knn")}
-        check_parameters(self, positives=("epsilon", "clamp"), wholes=("neighbours", "rank"), choices=predictors)
-        if self.spread is not None:
-            positive("spread", self.spread)
-
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
-        self._check_parameters()
-        require_rank(self.rank, whole("n_items", n_items, 1))
+    def _plan(self, n_items: int) -> Plan:
+        require_rank(self.rank, n_items)
         return Plan.gaussian(self._mu(), with_user_means(SHARES))
 
     def _check_data(self, ratings: Interactions) -> None:

@@ -22,12 +22,12 @@ from discreet.models.base import check_parameters
 from discreet.models.eigen import Products, check_budget, oja, orthonormal, start
 from discreet.models.private import choice_of, require_sound
 from discreet.privacy import GramSum, Ledger, Plan, Releaser
-from discreet.privacy.guarantee import AdjacencyName, Guarantee, account
+from discreet.privacy.guarantee import Adjacency, AdjacencyName, Guarantee, account, require_adjacency
 from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.statement import Statement
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-from discreet.validation import probability, whole
+from discreet.validation import Count, Positive, Probability, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -87,13 +87,13 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         feature_names_in_: The names of the columns, if X was a data frame.
     """
 
-    n_components: int
+    n_components: Count
     _: KW_ONLY
-    epsilon: float
-    delta: float
-    row_norm: float
+    epsilon: Positive
+    delta: Probability
+    row_norm: Positive
     method: Method = "dense"
-    n_steps: int = 8
+    n_steps: Count = 8
     adjacency: AdjacencyName = "add-remove"
     n_jobs: int | None = -1
     components_: Array = field(init=False)
@@ -101,11 +101,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     guarantee_: Guarantee = field(init=False)
 
     def _check_parameters(self, n_columns: int) -> None:
-        probability("delta", self.delta)
+        check_parameters(self)
+        require_adjacency(self.adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
         n_threads(self.n_jobs)
-        choices = {"method": ("dense", "oja", "block"), "adjacency": ("add-remove", "replace")}
-        positives, wholes = ("epsilon", "row_norm"), ("n_components", "n_steps")
-        check_parameters(self, positives=positives, wholes=wholes, choices=choices)
         if self.n_components > whole("n_columns", n_columns, 1):
             raise DataError(f"n_components: {self.n_components} are too many for {n_columns} columns")
         if self.method == "dense" and n_columns > LARGEST_DENSE:

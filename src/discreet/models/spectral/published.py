@@ -15,7 +15,6 @@ from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, user_batches
 from discreet.models.als.published_contributions import uniform
 from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
-from discreet.models.base import check_parameters
 from discreet.models.centering import CLAMP, RATINGS_PER_USER, SHRINKAGE, Centering, UserMeans
 from discreet.models.eigen import check_catalog
 from discreet.models.fold_in import FoldIn, LinearFoldIn
@@ -23,10 +22,9 @@ from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEI
 from discreet.models.spectral.estimate import Cleansed, over_weights
 from discreet.models.spectral.model import DPCleansedSVD, Predictor
 from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
-from discreet.privacy.guarantee import AdjacencyName
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-from discreet.validation import probability, whole
+from discreet.validation import Count, Positive
 
 SECOND_MOMENT = "second moment of ratings"
 DAMPING = 5.0  # ratings at the average that a user's own mean is taken with
@@ -63,24 +61,13 @@ class PublishedDPSVD(PublishedModel):
 
     _error = "the noise is too little for neighbors that differ in a user's whole row"
 
-    epsilon: float
-    delta: float
-    rank: int = 5
-    row_norm: float | None = None
-    scale: float | None = None
+    rank: Count = 5
+    row_norm: Positive | None = None
+    scale: Positive | None = None
     centre: bool = True
-    adjacency: AdjacencyName = "add-remove"
-    n_jobs: int | None = -1
 
-    def _check_parameters(self) -> None:
-        probability("delta", self.delta)
-        check_parameters(self, positives=("epsilon", "row_norm", "scale"), wholes=("rank",))
-
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what it truly costs; needs only the size of the catalog."""
-        self._check_parameters()
-        check_catalog(whole("n_items", n_items, 1), self.rank)
-        self._mu()  # checks the adjacency
+    def _plan(self, n_items: int) -> Plan:
+        check_catalog(n_items, self.rank)
         std = frank_wolfe_std(1.0, 1, self.epsilon, self.delta)
         return true_plan({SECOND_MOMENT: (1.0, True, std, 1)}, self.adjacency)
 
@@ -142,19 +129,12 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
 
     _error = "its weights and noise protect single ratings, not users"
 
-    max_items: int = 80
+    max_items: Count = 80
     predictor: Predictor = "svd"
     spread: None = field(init=False, default=None)  # there was none
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        whole("max_items", self.max_items, 1)
-
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release truly costs; needs only the size of the catalog."""
-        self._check_parameters()
-        check_catalog(whole("n_items", n_items, 1), self.rank)
-        self._mu()  # checks the adjacency
+    def _plan(self, n_items: int) -> Plan:
+        check_catalog(n_items, self.rank)
         root = self.max_items**0.5
         # One rating moves a release by so much; what a user can do is sqrt(k), with nonnegative inner products or not.
         entries = {COUNTS: 1.0, SUMS: 1.0, WEIGHTS: math.sqrt(2), COVARIANCE: 1 + 2 * math.sqrt(2)}

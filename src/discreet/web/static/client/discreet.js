@@ -48,7 +48,7 @@ export class Model {
     try {
       model = new Model(description, arrays, parsed("items.json", items));
     } catch (error) {
-      throw error instanceof ModelError ? error : new ModelError(`the files do not make a model (${error.message})`);
+      throw error instanceof ModelError ? error : new ModelError(`the files are not a whole model (${error.message})`);
     }
     model.check();
     return model;
@@ -205,7 +205,7 @@ export class Model {
       const [item, given] = Array.isArray(pair) ? pair : [pair, high];
       const rating = implicit ? 1 : given;
       if (typeof rating !== "number" || !(rating >= low && rating <= high)) {
-        throw new HistoryError(`a rating from ${low} to ${high} is needed, not ${given}`);
+        throw new HistoryError(`a rating must be from ${low} to ${high}, not ${given}`);
       }
       const number = this.number(item);
       if (!rows.has(number)) rows.set(number, rating);

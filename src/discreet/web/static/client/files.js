@@ -22,7 +22,7 @@ export function parsed(name, buffer) {
   try {
     return JSON.parse(new TextDecoder().decode(buffer));
   } catch {
-    throw new ModelError(`${name} is not proper JSON; it was cut off or changed`);
+    throw new ModelError(`${name} is not valid JSON; it was cut off or changed`);
   }
 }
 
