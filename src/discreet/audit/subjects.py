@@ -190,12 +190,15 @@ def _als() -> list[Subject]:
     listed, lists = partial(neighbors.crowd, 420, False, n_users=40, more=fans), partial(make, objective="both")
     split, other = ({item: 5.0 * (item // width % 2) for item in range(20)} for width in (1, 2))
     unlike: dict[str, Any] = {"elsewhere": far, "apart": 0.75}
+    # Of twenty people no taste is found, and nearly all lines release popularity.
+    twenty = partial(neighbors.crowd, 420, False, n_users=20)
     return [
         Subject("DPALS, add-remove", partial(make, adjacency="add-remove"), many, added[0]),
         Subject("DPALS, replace", partial(make, adjacency="replace"), many, of_many, far),
         Subject("DPALS of few items, add-remove", partial(make, adjacency="add-remove"), few, added[1]),
         Subject("DPALS of few items, replace", partial(make, adjacency="replace"), few, of_few, far, apart=0.8),
         *_both("DPALS, continued", make, many, added[0], of_many, elsewhere=far, fit=_continued),
+        *_both("DPALS with popular lists", lists, twenty, added[0], replaced[0], **unlike),
         *_both("DPALS with lists", lists, listed, [*added[0], (split, None)], [*of_many, (split, other)], **unlike),
     ]
 

@@ -347,6 +347,7 @@ class Ledger:
         label: str,
         reserved: "Reservation | None",
         *,
+        what: str = "",
         rate: float | None = None,
         threshold: Threshold | None = None,
     ) -> npt.NDArray[Any]:
@@ -366,6 +367,7 @@ class Ledger:
         require_ready()
         body = {
             "label": _label(label),
+            **({"what": what} if what else {}),
             "sensitivity": sensitivity,
             "noise": {"kind": mechanism.kind, **asdict(mechanism)},
             "cost": cost.to_json(),
@@ -544,17 +546,21 @@ class Reservation:
         noise: Noise | float,
         label: str,
         *,
+        what: str = "",
         rate: float | None = None,
         threshold: Threshold | None = None,
     ) -> npt.NDArray[Any]:
         """`Ledger.release`, paid for by the plan's line of this label.
 
         With a `rate`, the statistic is that of a secret Poisson sample of the users, drawn for this release alone. With
-        a `threshold`, the places and noisy values of the positive entries that pass it are released.
+        a `threshold`, the places and noisy values of the positive entries that pass it are released. `what` is for the
+        record: what is released under a line that was planned for something else.
         """
         if threshold is not None and self._checkpoint is not None:
             raise PrivacyError("checkpoint: a release with a threshold cannot be resumed; make it before the fit")
-        return self._ledger._release(statistic, sensitivity, noise, label, self, rate=rate, threshold=threshold)
+        return self._ledger._release(
+            statistic, sensitivity, noise, label, self, what=what, rate=rate, threshold=threshold
+        )
 
     @property
     def noise_source(self) -> NoiseSource:

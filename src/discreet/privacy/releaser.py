@@ -117,18 +117,19 @@ class Releaser:
         return self._released(label, encoder, total, (sensitivity, noise))
 
     def release_repeatedly(
-        self, labels: Sequence[str], statistic: Statistic, users: Users, contribution: Contribution
+        self, labels: Sequence[str], statistic: Statistic, users: Users, contribution: Contribution, *, what: str = ""
     ) -> Iterator[Noisy]:
         """Make one sum public under several labels, each with noise of its own that its line pays for.
 
         It is added up once, on the grid that suits the most noise. A label is released when it is asked for: whether it
-        is may depend on those before.
+        is may depend on those before. Where the lines were planned for something else, `what` says in the record, and
+        so in the certificate, what was released.
         """
         calibrated = [self._calibrated(label, statistic) for label in labels]
         encoder = statistic.encoder(max(noise.std for _, noise in calibrated))
         total = self._sum(encoder, users, contribution)
         for label, declared in zip(labels, calibrated, strict=True):
-            yield self._released(label, encoder, total.copy(), declared)
+            yield self._released(label, encoder, total.copy(), declared, what=what)
 
     def release_together(
         self, statistics: Sequence[tuple[str, Statistic]], users: Users, contribution: Contribution
@@ -191,12 +192,19 @@ class Releaser:
         return users.add_up(Encoded(encoder, contribution), self.n_jobs)
 
     def _released(
-        self, label: str, encoder: Statistic, total: Array, declared: tuple[float, Gaussian], rate: float | None = None
+        self,
+        label: str,
+        encoder: Statistic,
+        total: Array,
+        declared: tuple[float, Gaussian],
+        rate: float | None = None,
+        *,
+        what: str = "",
     ) -> Noisy:
         if total.shape != encoder.shape or total.dtype != np.int64:
             raise PrivacyError(f"label: {label!r} was added up to another shape or type than its statistic has")
         sums, (sensitivity, noise) = GridArray(encoder.finish(total), encoder.grid, spare=True), declared
-        return Noisy(self._public(label, sums, sensitivity, noise, rate=rate), noise.std)
+        return Noisy(self._public(label, sums, sensitivity, noise, rate=rate, what=what), noise.std)
 
     def release_entries(self, label: str, statistic: EntryStatistic, bits: Array, noise: Noise) -> Array:
         """Make a statistic of the secret bits of all entries public, with noise that the plan pays for."""

@@ -213,7 +213,7 @@ def _privacy(model: Model) -> dict[str, Any]:
         "unit": guarantee.unit,
         "adjacency": guarantee.adjacency,
         "releases": [
-            {"tells": in_words(row["label"]), "part": row["part"], "epsilon": row["epsilon"]}
+            {"tells": in_words(row["tells"]), "part": row["part"], "epsilon": row["epsilon"]}
             for row in release_rows(certificate["releases"], guarantee.delta)
         ],
         **{name: certificate[name] for name in ("public_inputs", "covered", "not_covered", "notes", "digest")},

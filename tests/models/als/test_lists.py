@@ -8,11 +8,12 @@ import pytest
 import discreet
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-from discreet.models.als.training import STEP, settings
+from discreet.models.als.training import EXTENSION, GRAM, POPULARITY, SECOND_MOMENT, STEP, settings
 from discreet.models.base import Model
 from discreet.models.spectral.choices import LABELS
 from discreet.testing import ModelConformance
 from tests.models.als.test_model import DELTA, seeded
+from tests.models.replay import replay
 
 
 class TestDPALSWithLists(ModelConformance):
@@ -94,6 +95,37 @@ def test_lists_that_were_popularity_are_popularity_again_until_there_is_more_to_
     assert not len(model.known_frequent_)
     model.fit_more(split[0], seeded(10.0, 3), epsilon=10.0)
     assert model.list_factors_.shape[1] > 1
+
+
+@pytest.mark.parametrize("n_items", [100, 600])  # with residuals that could have directions, and without
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_where_no_taste_is_found_other_lines_release_popularity(monkeypatch: Any, adjacency: Any, n_items: int) -> None:
+    """Someone with one item moves each of them by all of its sensitivity, and the certificate says what they were."""
+
+    def few(*more: tuple[str, int, float]) -> Interactions:
+        rows = [(f"user {user}", (user + at) % n_items, 1.0 + at) for user in range(20) for at in range(5)]
+        return discreet.read([*rows, *more], items=range(n_items), value_range=(1, 5))
+
+    fits: list[discreet.DPALS] = []
+
+    def make() -> discreet.DPALS:
+        fits.append(discreet.DPALS(epsilon=3, delta=DELTA, adjacency=adjacency, n_users_hint=100_000, objective="both"))
+        return fits[-1]
+
+    other = few(("x", 1, 5.0)) if adjacency == "replace" else few()
+    moved = replay(monkeypatch, make, few(("x", 0, 5.0)), other, adjacency=adjacency)
+    lines = {GRAM, STEP, SECOND_MOMENT} if n_items == 100 else {GRAM, STEP, EXTENSION}
+    assert max(moved.values()) <= 1
+    assert min(moved[label] for label in {*lines, *LABELS, POPULARITY}) >= 0.95, moved
+    certificate = fits[0].statement().certificate
+    assert all(release.get("what") == POPULARITY for release in certificate["releases"][4:])
+    assert {release["label"] for release in certificate["releases"][4:]} == {*lines, *LABELS}
+    assert f"{STEP} (released: {POPULARITY})" in str(fits[0].statement())
+    model = fits[0]
+    assert model.list_factors_.shape[1] == 1
+    assert np.isfinite(model.predict({0: 5.0, 1: 2.0}, [3, 4])).all()
+    model.fit_more(few(), seeded(3.0, adjacency=adjacency), epsilon=3.0)
+    assert np.isfinite(model.predict({0: 5.0, 1: 2.0}, [3, 4])).all()
 
 
 def test_new_items_and_lost_ones(split: Any, tmp_path: Any) -> None:

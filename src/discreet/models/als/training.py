@@ -42,7 +42,7 @@ from discreet.models.als.estimate import (
 from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, standing_of
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.spectral.choices import LABELS as LISTS
-from discreet.models.spectral.choices import Choices, choice_shares, learn_choices
+from discreet.models.spectral.choices import Choices, choice_shares, learn_choices, with_popularity
 from discreet.privacy import GramSum, OuterSum, Plan, Releaser, VectorSum
 from discreet.privacy.releaser import Noisy
 from discreet.privacy.statistics import UserBatch
@@ -82,6 +82,8 @@ class Training:
     kept: dict[str, Array] = field(default_factory=dict)
     lists: dict[str, Array] = field(default_factory=dict)
     inflation: float = 1.0
+    n_steps: int = 0  # item steps: fewer than planned if popularity takes the lines of some
+    has_residuals: bool = True  # whether their second moment still has its line
     first_other: int = 0  # the first column that is neither a slope, a feature nor a direction
 
     @classmethod
@@ -89,7 +91,7 @@ class Training:
         """In a unit of half the range of ratings, until a better one is known."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        return cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2))
+        return cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2), n_steps=settings.n_steps)
 
     def _unscaled(self, most_users: int | None = None) -> Blocks[UserBatch]:
         """Users' items; the values are as they were given."""
@@ -115,7 +117,7 @@ class Training:
         items = items.with_features(features[:, :n_features], frequencies)
         items = items.with_columns(columns * COLUMN**-0.5, COLUMN_SPREAD**2)
         n = items.mean.shape[1]
-        if self.settings.looks_for_directions and self.settings.residual:
+        if self.settings.looks_for_directions and self.settings.residual and self.has_residuals:
             items = self._with_residual_directions(items, frequencies, mean)
         if known is not None:
             items = items.with_columns(known.others, known.others_variance)
@@ -157,14 +159,15 @@ class Training:
         if self.known is not None:
             steps = self.known.steps
             estimate = ItemEstimate.of(items, steps.precision, steps.information, steps.own)
-        n_others = known - self.first_other
-        items = estimate.items if n_others > MOST_OTHERS else estimate.items.with_probes(n_others)
+        n_others, own = known - self.first_other, (np.zeros(m), np.zeros((known, known)))
+        probes = self.n_steps and n_others <= MOST_OTHERS
+        items = estimate.items.with_probes(n_others) if probes else estimate.items
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
-        mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
+        mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         nothing = np.zeros(items.covariance.shape[1:])
         pooled, noise, least, shrink = Pooled(nothing, nothing), self.noise, 1.0, 1.0
         first, seen, spread = items, None, 0.0
-        for at in range(s.n_steps):
+        for at in range(self.n_steps):
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = replace(self._step(items, frequencies, mean, weight), shrink=shrink)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
@@ -185,19 +188,19 @@ class Training:
                 observed = observed if spread else observed.first(known)
                 estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
             estimate = estimate.updated(observed, self.releaser.n_jobs)
-            items, vectors = estimate.items, observed.vectors
+            items, vectors, own = estimate.items, observed.vectors, observed.own
             if k > known and not spread and at + 1 < s.n_trial:
                 items = items.with_probes(n_others)
-        self._keep_steps(estimate, observed)
+        self._keep_steps(estimate, own)
         return items
 
-    def _keep_steps(self, estimate: ItemEstimate, observed: Observation) -> None:
+    def _keep_steps(self, estimate: ItemEstimate, own: ByItem) -> None:
         others = estimate.before.mean[:, self.first_other :], estimate.before.variance[:, self.first_other :]
         information = np.concatenate([estimate.precision, estimate.information[:, :, None]], axis=2)
         self.kept |= {
             "known_steps_": information.astype(np.float32),
-            "known_own_size_": observed.own[0],
-            "known_own_": observed.own[1],
+            "known_own_size_": own[0],
+            "known_own_": own[1],
             "known_others_": np.column_stack(others),
         }
 
@@ -262,16 +265,28 @@ class Training:
         square = float(known @ known)
         scale = max(float(self.popularity.values @ known) / square, self.popularity.std / math.sqrt(square))
         std = scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2)))
+        # It is believed no more than one release of it.
+        std = max(std, self.releaser.noise(POPULARITY, VectorSum(m, 1.0, nonnegative=True)).std)
+
+        def users(most: int | None) -> Blocks[UserBatch]:
+            return self._users(most).map(grading.apply)
+
         popularity = Noisy(scale * known * grades, std)
         choices = learn_choices(
             self.releaser,
-            lambda most: self._users(most).map(grading.apply),
+            users,
             popularity,
             MOST_CHOSEN,
             labels=LISTS,
             features=features,
             pool=self._known_moment(frequencies),
         )
+        # Without directions there is nothing to extend.
+        lines = [(EXTENSION,)] * (EXTENSION in self.settings.shares) + [(GRAM, STEP)] * self.n_steps
+        lines += [(SECOND_MOMENT,)] * (SECOND_MOMENT in self.settings.shares)
+        choices, n = with_popularity(choices, self.releaser, users, grades, lines)
+        self.n_steps -= lines[:n].count((GRAM, STEP))
+        self.has_residuals = (SECOND_MOMENT,) not in lines[:n]
         self.lists = {"list_factors_": choices.item_factors, "list_weights_": choices.chosen.weights}
         some = np.sort(np.argsort(-frequencies.sums[choices.items], kind="stable")[:MOST_KEPT])
         self._keep_pairs(

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
 
 from discreet.engine import Blocks
-from discreet.engine.batches import DENSE_CELLS, FOLDS, dense_users, on_items
+from discreet.engine.batches import DENSE_CELLS, FOLDS, dense_users, equal_weights, on_items
 from discreet.models.eigen import frequent_items, places
 from discreet.models.spectral.contributions import PowerStep, Residuals, own_weights, weighted_history
 from discreet.models.spectral.estimate import (
     COVERED,
+    LIST,
     SHORT_COVERED,
     SHORT_HISTORY,
     Chosen,
@@ -135,7 +137,7 @@ def learn_choices(
     moments = [next(releases)]
     if len(labels) > 1:
         moment = moments[0] if pool is None else pool(moments[0], chosen.items)
-        if pool is None and not surely_popular(popularity):
+        if pool is None and not surely_popular(popularity, 2 * LIST):
             popularity = _again(releaser, users, popularity, labels[1:])
             chosen = Chosen.of(popularity, chosen.items)
             expected, spectrum = chosen.expecting(popularity, described), Spectrum.of(moment, chosen)
@@ -155,16 +157,51 @@ def learn_choices(
     return Choices(popularity, chosen.expecting(popularity, described), spectrum, moment, chosen.items, described)
 
 
+def with_popularity(
+    choices: Choices,
+    releaser: Releaser,
+    users: Callable[[int | None], Blocks[UserBatch]],
+    grades: Array,
+    lines: Sequence[Sequence[str]],
+) -> tuple[Choices, int]:
+    """Where no taste was found, further lines of the plan release popularity, until a list of it is sure.
+
+    Lists gain more from it then than anything else could gain from so few people. Users' own weights are left out of
+    it: with few people they say less about an item than they add noise. Returns the choices, and how many groups of
+    lines it took.
+
+    Args:
+        choices: What is known so far.
+        releaser: Its plan has the labels.
+        users: As for `learn_choices`.
+        grades: What weights of items are like, on average, relative to those of items that all count the same.
+        lines: Groups of labels, in the order in which they are taken.
+    """
+    popularity, n = choices.popularity, 0
+    if choices.spectrum.vectors.shape[1] or surely_popular(popularity, LIST):
+        return choices, n
+    statistic, size = VectorSum(len(grades), 1.0, nonnegative=True), float(grades.mean())
+    labels = [label for group in lines for label in group]
+    releases = releaser.release_repeatedly(labels, statistic, users(None), equal_weights, what=POPULARITY)
+    while n < len(lines) and not surely_popular(popularity, LIST):
+        found = [Noisy(one.values * grades, one.std * size) for one in islice(releases, len(lines[n]))]
+        popularity = _mean([popularity, *found])
+        n += 1
+    chosen = Chosen.of(popularity, choices.chosen.items).expecting(popularity, choices.features)
+    return replace(choices, popularity=popularity, chosen=chosen), n
+
+
 def _again(
     releaser: Releaser, users: Callable[[int | None], Blocks[UserBatch]], known: Noisy, labels: Sequence[str]
 ) -> Noisy:
-    """Popularity, released again under these labels: its mean, by precision.
-
-    What is known before, where other releases have made that surer, is believed no more than one release of it.
-    """
+    """Popularity, released again under these labels: its mean, by precision."""
     statistic = VectorSum(len(known.values), 1.0, nonnegative=True)
-    known = Noisy(known.values, max(known.std, releaser.noise(POPULARITY, statistic).std))
-    releases = [known, *releaser.release_repeatedly(labels, statistic, users(None), own_weights)]
+    found = releaser.release_repeatedly(labels, statistic, users(None), own_weights, what=POPULARITY)
+    return _mean([known, *found])
+
+
+def _mean(releases: Sequence[Noisy]) -> Noisy:
+    """By precision."""
     std = sum(one.std**-2 for one in releases) ** -0.5
     return Noisy(sum(one.values / one.std**2 for one in releases) * std**2, std)
 

@@ -116,10 +116,10 @@ class Chosen:
         return float(self.popularity[self.items].sum()) / max(self.total, 1.0)
 
 
-def surely_popular(popularity: Noisy) -> bool:
-    """Whether it is known well enough which items are popular, for lists to choose from."""
+def surely_popular(popularity: Noisy, n: int) -> bool:
+    """Whether so many items, or half of the catalog, are popular far beyond the noise."""
     values = popularity.values
-    return float(np.count_nonzero(values > SURE * popularity.std)) >= min(2 * LIST, len(values) / 2)
+    return float(np.count_nonzero(values > SURE * popularity.std)) >= min(n, len(values) / 2)
 
 
 @dataclass(frozen=True)
