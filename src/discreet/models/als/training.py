@@ -30,6 +30,7 @@ from discreet.models.als.estimate import (
     RESIDUAL_SPREAD,
     STANDS_OUT,
     USER_SQUARE,
+    ByItem,
     Directions,
     ItemEstimate,
     ItemFrequencies,
@@ -173,8 +174,7 @@ class Training:
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
             unit = shrink * np.square(np.append(max(weight, 1.0), np.ones(k - 1)))
-            root = np.sqrt(np.outer(unit, unit))
-            shared = Pooled(gram.values / root, gram.std / root)
+            shared = Pooled(*(each / np.sqrt(np.outer(unit, unit)) for each in (gram.values, gram.std)))
             pooled = _pooled(pooled, shared, at)
             # At least, and times `shrink`.
             filled = float(np.diagonal(pooled.values) @ unit) - 3 * gram.std * math.sqrt(k)
@@ -482,8 +482,10 @@ def settings(
         shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
     if lists:
         shares = _with_lists(shares, mu * n_users, residual)
-    steps = n_steps or (2 if residual and pays else 12 + round(4 * min(budget_level, 1.0)))
-    shared = _with_steps(shares, steps)
     level = min(budget_level, 1.0)
+    # Further steps cost time alone. With lists, popularity may take the lines of some: then these are larger.
+    usual = 5 + round(7 * budget_level) if lists else 12 + round(4 * level)
+    steps = n_steps or (2 if residual and pays else usual)
+    shared = _with_steps(shares, steps)
     trial = max(round(steps * (0.25 - 0.19 * level)), 1)  # with a small budget, one step would not tell
     return Settings(shared, steps, trial, n_frequent=n_frequent, residual=residual, signal=mu * n_users)
