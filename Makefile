@@ -1,5 +1,5 @@
 # Two commands do everything, each in a virtual environment of the project's own:
-#   make demo    train on generated data, print the guarantee, write the report
+#   make demo    train on generated data, print the guarantee, write the privacy statement
 #   make test    lint, types, tests
 PYTHON ?= python3
 VENV   := .venv
@@ -25,7 +25,7 @@ $(VENV)/.dev: pyproject.toml $(KERNELS) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ $(VENV)/.core
 
-demo: $(VENV)/.core  ## train a private recommender on generated data: its accuracy, its guarantee, a report
+demo: $(VENV)/.core  ## train a private recommender on generated data: its accuracy, its guarantee, its statement
 	$(BIN)/discreet demo
 
 test: lint types unit  ## lint, types and tests

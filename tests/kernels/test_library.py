@@ -9,12 +9,13 @@ import pytest
 import threadpoolctl
 
 from discreet.errors import DataError
-from discreet.kernels import each_block, n_threads, over_blocks, single_threaded_blas
+from discreet.kernels import blas_libraries, each_block, n_threads, over_blocks, single_threaded_blas
 
 
 @pytest.fixture(autouse=True)
 def two_blas_threads():
     """BLAS at two threads, whatever the machine; every test must leave it so."""
+    blas_libraries()  # all are loaded now: one that came later would have a number of its own
     with threadpoolctl.threadpool_limits(2, "blas"):
         yield
         assert blas() == {2}

@@ -11,7 +11,7 @@ import discreet
 from discreet.errors import DataError, PrivacyError
 from discreet.models.als.published import Sigmas
 from discreet.models.als.published_training import private_regressions
-from discreet.models.as_published import true_plan
+from discreet.models.private import true_plan
 from discreet.privacy import Ledger, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.statistics import normal_equations_sensitivity
 

@@ -328,7 +328,8 @@ def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -
             _require(model, name)
         names = ", ".join(inspect.signature(model).parameters)
         raise Misuse(f"{flag}: {model.__name__} has no parameter {name!r}; it has {names}")
-    hint = get_type_hints(model).get(name, Any)
+    hints = get_type_hints(model)  # of a dataclass; another class says it in its constructor
+    hint = hints[name] if name in hints else get_type_hints(model.__init__).get(name, Any)
     try:
         return _converted(hint, text)
     except ValueError:

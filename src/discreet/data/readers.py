@@ -333,7 +333,7 @@ class Recipe:
         return replace(counts, source=source, columns=self.columns.described(), guessed=self.columns.guessed)
 
     def require(self, counts: Report, hint: str = "", rows: Rows | None = None) -> None:
-        """Raise if there were rows that a policy refuses, with an example if `rows` are at hand, or if none is left."""
+        """Raise if there were rows that a policy refuses, with an example if `rows` are given, or if none is left."""
         low, high = self.bounds or (-MOST, MOST)
         if not counts.rows:
             raise DataError(f"source: {counts.source} has no rows; check the path, the filter or the WHERE clause")

@@ -3,7 +3,7 @@
 // A table has one vector for each item (or user): rows of `ld` numbers, a multiple of PAD, of which the first k count and
 // the others are 0. Rows of work are in CSR form: row i's entries are indptr[i] to indptr[i + 1] of indices and values.
 // What is computed of a row depends on that row and on the tables alone, by the same operations in the same order
-// whatever rows are beside it: scratch memory is written anew for each row, and sums run over the row's own entries.
+// whatever rows are beside it: scratch memory is overwritten for each row, and sums run over the row's own entries.
 
 typedef REAL NAME(vector) __attribute__((vector_size(VECTOR)));
 

@@ -240,9 +240,11 @@ class Model(Estimator):
         for name in [name for name in vars(self) if name.endswith("_") or name in HERE]:
             delattr(self, name)
         for name, value in {"catalogue_": catalogue, **learned}.items():
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
-            setattr(self, name, value)
+            if isinstance(value, np.ndarray):  # laid out as it is loaded, because that decides the last bit of sums
+                setattr(self, name, np.ascontiguousarray(value))
+                getattr(self, name).flags.writeable = False
+            else:
+                setattr(self, name, value)
         self._certify(statement)
 
     def _certify(self, statement: Statement) -> None:

@@ -1,4 +1,4 @@
-"""What every recommender must beat: popularity and averages, without privacy, and at the same epsilon."""
+"""Baselines that every recommender should beat: popularity and averages, without privacy and at the same epsilon."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MeanRating(NotPrivateModel):
 
         sum over observed (i, j) of (y_ij - m - a_i - b_j)^2 + shrinkage * (sum_i a_i^2 + sum_j b_j^2)
 
-    minimized by users and items taking turns.
+    minimized by updating users and items in turn.
 
     Example:
         >>> import discreet
@@ -73,7 +73,7 @@ class MeanRating(NotPrivateModel):
     Args:
         by: "global", "user", "item" or "both".
         shrinkage: How many ratings at the global mean are added to each user and item.
-        n_steps: How often users and items take turns ("both").
+        n_steps: How many times to update both ("both").
         n_jobs: Threads for serving, in scikit-learn's meaning.
     """
 
@@ -199,8 +199,6 @@ class DPMeanRating(PrivateModel):
             "item_factors_": np.zeros((m, 0), np.float32),
             "item_bias_": item_offsets(sums, popularity, bound, known.n_users).astype(np.float32),
             "popularity_": popularity.values.astype(np.float32),
-            "value_range_": (low, high),
-            "implicit_": False,
             "global_mean_": known.mean,
             "shrinkage_": known.shrinkage,
         }

@@ -16,7 +16,7 @@ from scipy.linalg import eigh
 
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import over_blocks, single_threaded_blas
-from discreet.privacy import Noisy, Plan, ProductSum, Releaser, VectorSum
+from discreet.privacy import GramSum, Noisy, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.releaser import Users, noise_edge, without_noise
 from discreet.privacy.statistics import BELOW_ONE, UserBatch
 from discreet.typing import Array
@@ -183,14 +183,18 @@ class Products:
     """Releases of A^T A V, |A v|^2 and |A|^2 for public V. A has one sparse row x for each user."""
 
     releaser: Releaser
-    users: Callable[[], Users]  # all of them, as often as it is called
+    users: Users  # all of them
     entries: Callable[[Any], Array]  # x of each user, on their own items
     size: int  # n, the number of items
     bound: float  # of |x|^2
 
+    def moment(self, label: str) -> Noisy:
+        """A^T A with noise, (n, n)."""
+        return self.releaser.release(label, GramSum(self.size, self.bound), self.users, self.entries)
+
     def release(self, label: str, vectors: Array) -> Noisy:
         """A^T A V with noise, (n, r); V has r orthonormal columns."""
-        return self.releaser.release(label, ProductSum(vectors, self.bound), self.users(), self.entries)
+        return self.releaser.release(label, ProductSum(vectors, self.bound), self.users, self.entries)
 
     def energy(self, label: str, vector: Array) -> Noisy:
         """|A v|^2 with noise."""
@@ -210,7 +214,7 @@ class Products:
             x = np.asarray(x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners])
             return squares(part, x)[:, None]
 
-        return self.releaser.release(label, VectorSum(1, bound, nonnegative=True), self.users(), contribution)
+        return self.releaser.release(label, VectorSum(1, bound, nonnegative=True), self.users, contribution)
 
 
 def check_budget(plan: Plan, size: int) -> Plan:

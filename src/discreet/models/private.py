@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from discreet.data.catalogue import CHOSEN, PRIVATE, Catalogue
 from discreet.data.interactions import Interactions
@@ -17,13 +20,20 @@ from discreet.errors import DataError, PrivacyError
 from discreet.models import private_items, registry
 from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
-from discreet.privacy import Ledger, Plan, Releaser
-from discreet.privacy.guarantee import Adjacency, AdjacencyName, account, require_adjacency
+from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser
+from discreet.privacy.guarantee import (
+    MAX_EPSILON,
+    Adjacency,
+    AdjacencyName,
+    account,
+    require_adjacency,
+    sensitivity_factor,
+)
 from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.ledger import Preview
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint
-from discreet.validation import Positive, Probability, round_up, whole
+from discreet.validation import Count, Positive, Probability, round_up, whole
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
@@ -138,7 +148,10 @@ class PrivateModel(Model):
         return self.plan(ratings.n_items)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        """All learned attributes, computed from releases alone."""
+        """Learned attributes, computed from releases alone.
+
+        By default there are no biases, and the range and kind of values are those of the table, which are public.
+        """
         raise NotImplementedError
 
     def _check_data(self, ratings: Interactions) -> None:
@@ -276,7 +289,12 @@ class PrivateModel(Model):
             Bar(type(self).__name__, planned, f"of {planned} releases") as bar,
         ):
             releaser = Releaser(reservation, self.adjacency, self.n_jobs, bar.advance)
-            learned = learn(releaser, ratings)
+            learned = {
+                "value_range_": ratings.value_range or (0.0, 1.0),
+                "implicit_": ratings.implicit,
+                "item_bias_": np.zeros(ratings.n_items, np.float32),
+                **learn(releaser, ratings),
+            }
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         if after is not None:
@@ -294,3 +312,55 @@ class PrivateModel(Model):
             after=after,
             notes=notes,
         )
+
+
+# -- models as published: with the noise of a paper, and the guarantee that this noise truly gives
+
+UP = 1 + 2.0**-40  # makes up for the rounding of a sensitivity's own arithmetic
+
+
+def frank_wolfe_std(row_norm: float, releases: int, epsilon: float, delta: float) -> float:
+    """The noise of Jain, Thakkar and Thakurta (2018) for T releases: L^2 sqrt(64 T log(1 / delta)) / epsilon."""
+    return row_norm**2 * math.sqrt(64 * releases * math.log(1 / delta)) / epsilon
+
+
+def true_plan(releases: Mapping[str, tuple[float, bool, float, int]], adjacency: AdjacencyName) -> Plan:
+    """A plan at given noise. Label -> (norm of a contribution, whether inner products are nonnegative, std, count)."""
+    lines = []
+    for label, (bound, nonnegative, std, count) in releases.items():
+        factor = sensitivity_factor(adjacency, nonnegative=nonnegative)
+        lines.append(Planned(label, Cost.of_gaussian(bound * factor * UP, std), count))
+    return Plan(tuple(lines))
+
+
+def true_ledger(model: PrivateModel, plan: Plan, name: str, url: str | None) -> Ledger:
+    """A ledger with the true budget of a plan at given noise; `name` is the parameter that sets the noise."""
+    true = plan.cost.epsilon(model.delta) * (1 + 1e-6)
+    if true > MAX_EPSILON:
+        raise PrivacyError(f"{name}: there is so little noise that nothing is protected; give more")
+    return Ledger(url, epsilon=true, delta=model.delta, adjacency=model.adjacency)
+
+
+class PublishedModel(PrivateModel):
+    """A model with the noise of a paper. Its ledger, guarantee and statement state the true cost.
+
+    `epsilon` is then a name, not a promise; there is a warning if the truth is worse.
+    """
+
+    _error = ""  # of the paper
+
+    rank: Count | None = None
+
+    def _own_ledger(self, url: str | None = None) -> Ledger:
+        # The cost does not depend on the size of the catalog, if there are as many items as directions.
+        return true_ledger(self, self.plan(self.rank or 1), "epsilon", url)
+
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
+        learned, statement = super()._learn(ratings, ledger, checkpoint)
+        if statement.guarantee.epsilon > self.epsilon:
+            warnings.warn(
+                f"{type(self).__name__}: {self._error}. What is published as epsilon = {self.epsilon:g} is really "
+                f"epsilon = {round_up(statement.guarantee.epsilon)}",
+                stacklevel=3,
+            )
+        return learned, statement

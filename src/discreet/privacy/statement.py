@@ -616,17 +616,17 @@ def ledger_table(events: Sequence[Entry], delta: float) -> list[str]:
     return [*lines, ""]
 
 
-def page(certificate: dict[str, Any], *, body: str = "") -> str:
-    """A certificate as a self-contained HTML page, after a `body` such as a report's tables and plots."""
+def page(certificate: dict[str, Any]) -> str:
+    """A certificate as a self-contained HTML page."""
     title = html.escape(certificate["title"])
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{CSS}</style><main><h1>{title}</h1>{article(certificate, body=body)}</main>"
+        f"<title>{title}</title><style>{CSS}</style><main><h1>{title}</h1>{article(certificate)}</main>"
         f"</html>"
     )
 
 
-def article(certificate: dict[str, Any], *, body: str = "") -> str:
+def article(certificate: dict[str, Any]) -> str:
     """The page below its title, for use in other pages; it needs the style sheet `CSS`."""
     c, text = certificate, html.escape
     cells = "".join(
@@ -645,7 +645,7 @@ def article(certificate: dict[str, Any], *, body: str = "") -> str:
     state = "holds" if c["guarantee"]["holds"] else "void"
     total = f"<p>{text(paid(c))}</p>" if paid(c) else ""
     return (
-        f'<p class="{state}">{text(c["sentence"])}</p>{total}{body}<h2>What was released</h2><p>{_legend(c)}</p>'
+        f'<p class="{state}">{text(c["sentence"])}</p>{total}<h2>What was released</h2><p>{_legend(c)}</p>'
         f'<div class="wide"><table><tr>{heads}</tr>{cells}</table></div>'
         f"<p>Noise: {text(_sources(c))}.</p><h2>Covered</h2><p>{text(c['covered'])}</p>{bullets}"
         f"<footer>Issued {text(c['issued'])}. {text(_footer(c))}.</footer>"

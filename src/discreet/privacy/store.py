@@ -155,7 +155,7 @@ def damaged(how: str) -> PrivacyError:
     )
 
 
-@cache  # making it anew would take longer than running it
+@cache  # making it again would take longer than running it
 def _statement(text: str) -> sa.TextClause:
     import sqlalchemy as sa
 

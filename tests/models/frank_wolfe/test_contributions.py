@@ -7,6 +7,7 @@ import pytest
 
 import discreet
 from discreet.audit import neighbors
+from discreet.engine import LocalBlocks
 from discreet.engine import batches as users_rows
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.centering import MEAN, VARIANCES, Centering
@@ -124,22 +125,26 @@ def some_steps(n: int) -> list[tuple[Any, Any]]:
     ]
 
 
+def kept(users: Users) -> list[Fitted]:
+    assert isinstance(users.batches, LocalBlocks)
+    return list(users.batches.each(None))
+
+
 def test_a_contribution_is_ones_own() -> None:
     """To the last bit, for any other users beside them: otherwise others' contributions would move, too."""
     data = discreet.datasets.movielens_like(200, 90, 8000, random_state=0)
     for component, steps in some_steps(90):
-        users = Users.of(data, component, None)
+        users = Users.of(data, component, None, None)
         for step in steps:
             users.advance(step)
-        (whole,) = users.blocks()
+        (whole,) = kept(users)
         together = residuals_of(whole)
         for user in range(0, data.n_users, 7):
-            alone = Users.of(data.of_users(np.array([user])), component, None)
+            alone = Users.of(data.of_users(np.array([user])), component, None, None)
             for step in steps:
                 alone.advance(step)
-            (part,) = alone.blocks()
+            (part,) = kept(alone)
             row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
-            assert isinstance(part, Fitted)
             assert np.array_equal(residuals_of(part), together[row])
 
 

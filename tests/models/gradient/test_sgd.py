@@ -104,11 +104,11 @@ def test_a_contribution_is_ones_own() -> None:
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(-2, 2)
     ridge = user_ridge(np.random.default_rng(0).standard_normal((80, 6)), 3.3)
     (whole,) = parts(data, data.values)
-    x, a = own_gradient(ridge, whole)
+    x, a = own_gradient(ridge, 0.5, 2.0, whole)
     for user in range(0, data.n_users, 7):
         one = data.of_users(np.array([user]))
         (alone,) = parts(one, one.values)
-        own, vector = own_gradient(ridge, alone)
+        own, vector = own_gradient(ridge, 0.5, 2.0, alone)
         assert np.array_equal(own, x[data.indptr[user] : data.indptr[user + 1]])
         assert np.array_equal(vector[0], a[user])
 

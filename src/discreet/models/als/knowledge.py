@@ -2,8 +2,8 @@
 
 A continuation makes the releases of a fit again, on the ratings of the day, and pools them with what is kept, each by
 its precision. Two things are different from one release with more budget. The amount of data may have changed: sums
-are compared per interaction. And the old ratings may not be those of the same people: the old model predicts the new
-releases, and if it does so worse than it should, what it knows counts for less.
+are compared per interaction. And the old ratings may not be those of the same people: if the item biases that are
+released differ by more than noise explains, what was known before counts for less.
 """
 
 from __future__ import annotations

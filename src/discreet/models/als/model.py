@@ -233,7 +233,7 @@ class DPALS(PrivateModel):
         The model is public, so it costs nothing to start from it. Items are matched by their ids; new items start from
         nothing, and items that are not in the catalog of `ratings` are dropped. Give all ratings so far, not only new
         ones: the noise is the same, and more ratings stand out from it further. A model of other people's ratings is
-        prior knowledge, which counts for less the worse it predicts what is released of these.
+        prior knowledge, which counts for less the further the item biases released of them are from those of these.
 
         Args:
             ratings: Ratings with the same range of values, or anything that `discreet.read` takes.

@@ -26,10 +26,9 @@ from discreet.models.als.published_training import (
     n_frequent,
     prepared,
 )
-from discreet.models.as_published import true_ledger
 from discreet.models.base import Learned
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
-from discreet.models.private import PrivateModel
+from discreet.models.private import PrivateModel, true_ledger
 from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser
 from discreet.privacy.guarantee import sensitivity_factor
 from discreet.privacy.statistics import UP, normal_equations_sensitivity
@@ -84,22 +83,22 @@ class PublishedDPALS(PrivateModel):
         24.4
 
     Args:
-        epsilon: The budget; for calibration="published" what the paper would call epsilon.
+        epsilon: The privacy budget; for calibration="published" what the paper calls epsilon.
         delta: The delta of the budget.
-        rank: r.
-        regularization: lambda.
-        global_penalty: lambda_0; positive for implicit feedback.
-        item_exponent: mu.
-        user_exponent: nu.
-        n_steps: T.
-        user_clip: Gamma_u.
+        rank: r, the length of the vectors.
+        regularization: lambda, the weight of the vectors' squared lengths.
+        global_penalty: lambda_0, the weight of the squared scores of all pairs; positive for implicit feedback.
+        item_exponent: mu, how regularization grows with an item's count.
+        user_exponent: nu, how regularization grows with a user's count.
+        n_steps: T, the number of steps.
+        user_clip: Gamma_u, the largest length of a user's vector in training.
         entry_clip: Gamma_M, the bound on entries before and after centering; by default the largest that a centered
             entry can be.
         max_items: k, the number of a user's items that train items.
         item_fraction: beta, the fraction of items that get vectors: the ones with the largest noisy counts.
-        gram_noise: sigma_G; with calibration="exact" only the ratios of the noises matter.
-        rhs_noise: sigma_g.
-        preprocessing_noise: sigma_p.
+        gram_noise: sigma_G, of Gram matrices; with calibration="exact" only the ratios of the noises matter.
+        rhs_noise: sigma_g, of right-hand sides.
+        preprocessing_noise: sigma_p, of counts and the mean.
         start_noise: Noise of the SVD start, in units of Gamma_M^2 (where one user moves it by k).
         calibration: "exact": the noises are scaled by one factor so that they cost (epsilon, delta), exactly.
             "published": sigma_G and sigma_g are scaled to what Theorem 1 and Appendix C require, which is too little.
@@ -289,11 +288,9 @@ class PublishedDPALS(PrivateModel):
         penalty = self._user_penalty()
         return {
             "item_factors_": table,
-            "item_bias_": np.zeros(m, np.float32),
             "popularity_": np.maximum(data.popularity, 0).astype(np.float32),
             "frequent_": frequent,
             "value_range_": ratings.value_range or (1.0, 1.0),
-            "implicit_": ratings.implicit,
             "global_mean_": data.mean,
             "folding_": (penalty.scale, penalty.exponent, penalty.normaliser, float(self.global_penalty)),
         }

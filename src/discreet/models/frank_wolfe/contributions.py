@@ -7,17 +7,15 @@ bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from discreet.data.interactions import Interactions
-from discreet.engine import Blocks, LocalBlocks
-from discreet.engine.batches import parts, user_batches
-from discreet.kernels import over_blocks
+from discreet.engine import Blocks
+from discreet.engine.batches import user_batches
 from discreet.models.centering import Centering, Prepared
 from discreet.models.fold_in import Penalty, Ridge
 from discreet.models.frank_wolfe.estimate import Basis, Step
@@ -25,7 +23,6 @@ from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:
-    from discreet.data.spark import SparkInteractions
     from discreet.engine.batches import Ratings
     from discreet.models.fold_in import Description
 
@@ -54,7 +51,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Fitted(UserBatch):
-    """Some users' rows in training, on their own items; both arrays may be views, which `Users.advance` writes to."""
+    """Some users' rows in training, on their own items."""
 
     fitted: Array  # Y_i, what is fitted to them so far
     residuals: Array  # A_i, what is left of them
@@ -68,7 +65,7 @@ class Local:
     """
 
     forgets: ClassVar[bool] = False  # a step continues where the last one arrived
-    most_users: ClassVar[None] = None  # of a replay at a time: nothing large is computed for a user
+    most_users: ClassVar[None] = None  # in a replay: nothing large is computed for a user
 
     centering: Centering  # how a user prepares their row, and L
     loss: Loss
@@ -223,80 +220,34 @@ class Corrective:
 Component: TypeAlias = Local | Corrective
 
 
-@dataclass(frozen=True)
+@dataclass
 class Users:
-    """All users' ratings, and Y_i and A_i on their own items only, so that memory is O(|Omega|)."""
+    """All users, with Y_i and A_i on their own items only, so that memory is O(|Omega|).
 
-    ratings: Interactions
+    In Spark these are not kept: each pass replays the public steps.
+    """
+
     component: Component
-    fitted: Array
-    residuals: Array
+    begun: Blocks[Fitted]  # before the first step
+    batches: Blocks[Fitted]  # now
     n_jobs: int | None
 
     @classmethod
-    def of(cls, ratings: Interactions, component: Component, n_jobs: int | None) -> Users:
-        """Before the first step."""
-        fitted, residuals = (np.zeros(len(ratings), np.float32) for _ in range(2))
-        users = cls(ratings, component, fitted, residuals, n_jobs)
-        users._put(component.begin)
-        return users
+    def of(cls, ratings: Ratings, component: Component, most_users: int | None, n_jobs: int | None) -> Users:
+        """Before the first step, at most so many users in a batch."""
+        begun = user_batches(ratings, most_users).map(partial(_fitted, component.begin))
+        return cls(component, begun, begun.keep(n_jobs), n_jobs)
 
-    def advance(self, step: Any) -> None:
+    def advance(self, step: Step | Basis) -> None:
         """The local update of all users."""
-        self._put(lambda part: self.component.move(part, step))
-
-    def _put(self, update: Callable[[Fitted], tuple[Array, Array]]) -> None:
-        def work(part: Fitted) -> None:
-            part.fitted[:], part.residuals[:] = update(part)
-
-        for _ in over_blocks(work, self.blocks(), self.n_jobs):
-            pass
-
-    def batches(self, most_users: int | None = None) -> LocalBlocks[Fitted]:
-        """All users, to be added up."""
-        return LocalBlocks(lambda: self.blocks(most_users))
-
-    def blocks(self, most_users: int | None = None) -> Iterator[Fitted]:
-        """Some users at a time."""
-        arrays = self.ratings.values, self.fitted, self.residuals
-        for part, *state in zip(*(parts(self.ratings, a, most_users=most_users) for a in arrays), strict=True):
-            yield Fitted(part.indptr, part.indices, part.values, *(own.values for own in state))
+        before = self.begun if self.component.forgets else self.batches
+        move: Callable[..., tuple[Array, Array]] = self.component.move
+        self.batches = before.map(partial(_fitted, partial(move, step=step))).keep(self.n_jobs)
 
 
-@dataclass
-class Replayed:
-    """All users in Spark, where Y_i and A_i are not kept: each pass replays the public steps."""
-
-    ratings: SparkInteractions
-    component: Component
-    steps: tuple[Any, ...] = ()  # so far; of a component that forgets, the last one
-
-    def advance(self, step: Any) -> None:
-        """The local update of all users, from the next pass on."""
-        self.steps = (step,) if self.component.forgets else (*self.steps, step)
-
-    def batches(self, most_users: int | None = None) -> Blocks[Fitted]:
-        """All users, to be added up."""
-        return user_batches(self.ratings, most_users).map(partial(replayed, self.component, self.steps))
-
-
-def replayed(component: Component, steps: tuple[Any, ...], part: UserBatch) -> Fitted:
-    """Some users after public steps, in the precision that `Users` keeps them in."""
-
-    def after(state: tuple[Array, Array]) -> Fitted:
-        return Fitted(part.indptr, part.indices, part.values, *(array.astype(np.float32) for array in state))
-
-    users = after(component.begin(part))
-    for step in steps:
-        users = after(component.move(users, step))
-    return users
-
-
-def users_of_ratings(ratings: Ratings, component: Component, n_jobs: int | None) -> Users | Replayed:
-    """All users before the first step, in memory or in Spark."""
-    if isinstance(ratings, Interactions):
-        return Users.of(ratings, component, n_jobs)
-    return Replayed(ratings, component)
+def _fitted(update: Callable[[Any], tuple[Array, Array]], part: UserBatch) -> Fitted:
+    fitted, residuals = (array.astype(np.float32) for array in update(part))
+    return Fitted(part.indptr, part.indices, part.values, fitted, residuals)
 
 
 def residuals_of(part: Fitted) -> Array:

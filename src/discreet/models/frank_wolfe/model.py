@@ -31,18 +31,10 @@ from discreet.models.centering import (
 )
 from discreet.models.eigen import Direction, Products, check_budget, leading, oja, second_moment
 from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
-from discreet.models.frank_wolfe.contributions import (
-    Corrective,
-    Local,
-    Loss,
-    Replayed,
-    Users,
-    residuals_of,
-    users_of_ratings,
-)
+from discreet.models.frank_wolfe.contributions import Corrective, Local, Loss, Users, residuals_of
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Correction, Schedule, Step, packed
 from discreet.models.private import PrivateModel
-from discreet.privacy import GramSum, Plan, Releaser
+from discreet.privacy import Plan, Releaser
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import Count, Positive, positive
@@ -60,16 +52,16 @@ RADIUS = 2.0  # times the largest singular value of the ratings, scaled up to th
 
 
 class FrankWolfeModel(Model):
-    """A low-rank prediction: a public vector for each step, and for each user how far they go along it.
+    """A low-rank prediction: a public vector for each step, and each user's coefficients along these vectors.
 
     Attributes:
         item_factors_: The vectors v_t, one column each; scaled for users' regressions, if steps are corrective.
-        steps_: What a user needs to know of each step to find their coefficients: eta_t and eta_t k / lambda_t; or, of
-            a corrective one, how much of the ratings it left unexplained.
-        radius_: k, the nuclear norm that the steps were made for; 0 for corrective ones.
-        row_norm_: L.
-        centre_: What a rating is expected to be, before anything is known.
-        shrinkage_: How many ratings of that are added to a user's own mean; None: it is not used.
+        steps_: What users need to compute their coefficients: eta_t and eta_t k / lambda_t for each step; for a
+            corrective step, how much of the ratings it left unexplained.
+        radius_: k, the nuclear norm that the steps assume; 0 for corrective steps.
+        row_norm_: L, the largest length of a user's row.
+        centre_: The expected rating before anything is known about the user or the item.
+        shrinkage_: How many ratings equal to `centre_` are added to a user's own mean; None if means are not used.
     """
 
     steps_: Array
@@ -185,24 +177,16 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         """How many directions are found."""
         raise NotImplementedError
 
-    def _products(self, releaser: Releaser, users: Users | Replayed, clip: float) -> Products:
-        """Releases of products with A and of sums of squares, A_i being shortened to `clip`: sensitivity clip^2."""
-        return Products(releaser, users.batches, residuals_of, users.ratings.n_items, clip * clip)
-
-    def _direction(
-        self, releaser: Releaser, users: Users | Replayed, rule: Schedule | Correction
-    ) -> tuple[Direction, Array | None]:
+    def _direction(self, residuals: Products, rule: Schedule | Correction) -> tuple[Direction, Array | None]:
         """The leading direction, from one release or `oja_steps` and one more; and the covariance's diagonal, if any.
 
         The dense release is the sum over users of A_i^T A_i: sensitivity C^2, or sqrt(2) times that. `rule.which` ends
         the labels of releases that are charged differently from those of other steps.
         """
-        n, which = users.ratings.n_items, rule.which
-        if self._solver(n) == "oja":
-            labels, products = (PRODUCT + which, ENERGY + which), self._products(releaser, users, rule.clip)
-            return oja(products, labels, self.oja_steps, rate=rule.oja_rate), None
-        batches = users.batches(max(DENSE_CELLS // n, 1))
-        release = releaser.release(COVARIANCE + which, GramSum(n, rule.clip * rule.clip), batches, residuals_of)
+        if self._solver(residuals.size) == "oja":
+            labels = PRODUCT + rule.which, ENERGY + rule.which
+            return oja(residuals, labels, self.oja_steps, rate=rule.oja_rate), None
+        release = residuals.moment(COVARIANCE + rule.which)
         return leading(release, rule.covariance_fill), np.diag(release.values)
 
     def _check_data(self, ratings: Interactions) -> None:
@@ -216,11 +200,16 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         rule, popularity, last = self._rule(n, row_norm), np.zeros(n), self._n_releases() - 1
         if self._releases_means:
             centering = centering.about(private_user_means(releaser, ratings))
-        users = users_of_ratings(ratings, self._component(centering, value_range), self.n_jobs)
+        most_users = max(DENSE_CELLS // n, 1) if self._solver(n) == "dense" else None
+        users = Users.of(ratings, self._component(centering, value_range), most_users, self.n_jobs)
+
+        def residuals() -> Products:  # of users now, shortened to C, so that one moves a release by C^2
+            return Products(releaser, users.batches, residuals_of, n, rule.clip * rule.clip)
+
         for t in range(last + 1):
-            if not rule.before(self._products(releaser, users, rule.clip)):
+            if not rule.before(residuals()):
                 break  # decided by releases: the rest of the plan is not spent
-            direction, diagonal = self._direction(releaser, users, rule)
+            direction, diagonal = self._direction(residuals(), rule)
             step = rule.step(direction)
             if t == 0 and diagonal is not None:
                 popularity = diagonal  # items that are rated often, and not all alike
@@ -229,8 +218,6 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         vectors, numbers, radius = rule.kept()
         return {
             **self._learned(centering, (vectors, numbers), popularity),
-            "value_range_": value_range,
-            "implicit_": False,
             "global_mean_": centering.centre if self._centered else sum(value_range) / 2,
             "radius_": radius,
         }
@@ -268,8 +255,8 @@ class DPFrankWolfe(PrivateFrankWolfe):
         5
 
     Args:
-        epsilon: The privacy parameter.
-        delta: The other one: a constant well below 1 / the number of users.
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
         n_steps: T, the most steps. By default 10 sqrt(mu): 5 at epsilon 1 and delta 1e-6, never more than 20.
         radius: k, for constant steps. By default 2.5 times the largest singular value of the whole matrix, estimated
             from the first release.
@@ -278,8 +265,8 @@ class DPFrankWolfe(PrivateFrankWolfe):
         residual_clip: C, of the first step or of constant ones; by default L.
         ratings_per_user: About how many ratings a user has: a public guess, by default 80, or all items if fewer.
         eigensolver: "dense", or "oja", in memory linear in items and ratings; by default the former up to 4,000 items.
-        oja_steps: Gamma, how many products make a direction.
-        noise: "gaussian".
+        oja_steps: Gamma, the number of products for each direction.
+        noise: The distribution of the noise; "gaussian" is the only one.
         loss: "squared", or "logistic" for ratings that are mostly at the ends of their range.
         step: "corrective", or "constant", as in the paper, but with C.
         centre: Whether rows are taken about users' own means, which is local and free; False for centered data.
@@ -341,10 +328,10 @@ class DPFrankWolfe(PrivateFrankWolfe):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FrankWolfe(FrankWolfeModel, NotPrivateModel):
-    """Matrix completion in a nuclear-norm ball by Frank-Wolfe steps, not private: the twin of `DPFrankWolfe`.
+    """Matrix completion in a nuclear-norm ball by Frank-Wolfe steps, not private: what `DPFrankWolfe` does with noise.
 
-    Minimizes the sum of losses of fitted ratings over matrices of nuclear norm at most k. Each step goes from Y
-    toward -k u v^T, u and v being the leading singular vectors of the gradient on what is rated.
+    Minimizes the loss of the fitted ratings over matrices of nuclear norm at most k. Each step moves Y toward
+    -k u v^T, where u and v are the leading singular vectors of the gradient at the observed entries.
 
     Example:
         >>> import discreet
@@ -353,8 +340,9 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
         5
 
     Args:
-        n_steps: T.
-        radius: k; by default twice the largest singular value of the ratings, scaled up to the whole matrix.
+        n_steps: The number of steps.
+        radius: k, the largest nuclear norm; by default twice the largest singular value of the ratings, scaled up to
+            the whole matrix.
         step: "line-search": as far as the loss falls, at most the whole way. "classic": eta = 2 / (t + 2).
         loss: "squared" or "logistic".
         centre: Whether rows are taken about users' own means.

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from discreet.errors import PrivacyError
-from discreet.models.as_published import UP, PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.eigen import check_budget
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule
 from discreet.models.frank_wolfe.model import Eigensolver, LossName, PrivateFrankWolfe
+from discreet.models.private import UP, PublishedModel, frank_wolfe_std, true_plan
 from discreet.privacy import Cost, Plan, Planned
 from discreet.validation import Count, Positive, Probability, whole
 
@@ -35,14 +35,14 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
         2.63
 
     Args:
-        epsilon: What the paper would call epsilon.
-        delta: And delta.
-        radius: k; the paper assumes it to be known.
-        row_norm: L, by scaling; the paper assumes it, too.
-        n_steps: T, at least 2.
-        failure_probability: beta, in lambda'.
+        epsilon: What the paper calls epsilon.
+        delta: What the paper calls delta.
+        radius: k, the nuclear norm, which the paper assumes to be known.
+        row_norm: L. Longer rows are scaled down to it; the paper assumes that there are none.
+        n_steps: T, the number of rounds, at least 2.
+        failure_probability: beta, from which lambda' follows.
         eigensolver: "dense" or "oja".
-        oja_steps: Gamma.
+        oja_steps: Gamma, the number of products for each direction.
         loss: "squared" or "logistic".
         centre: Whether rows are taken about users' own means; not in the paper.
         adjacency: "add-remove" or "replace".

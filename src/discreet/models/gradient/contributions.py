@@ -152,25 +152,18 @@ def _along(part: UserBatch, entries: Array, step: Step) -> Array:
 # -- stochastic gradients
 
 
-def mapped(ratings: Interactions, mean: float, unit: float) -> Iterator[UserBatch]:
-    """Users' rows, ratings about a mean and in a unit, some users at a time."""
-    for part in parts(ratings, ratings.values):
-        values = (part.values.astype(np.float64) - mean) / unit
-        yield UserBatch(part.indptr, part.indices, values)
-
-
 def user_ridge(factors: Array, shrinkage: float) -> Ridge:
     """A user's own regression; the first column of the factors are biases."""
     return Ridge(factors[:, 1:], factors[:, 0], Penalty(VECTOR_PENALTY), offset_penalty=shrinkage)
 
 
-def own_gradient(ridge: Ridge, part: UserBatch) -> tuple[Array, Array]:
+def own_gradient(ridge: Ridge, mean: float, unit: float, part: UserBatch) -> tuple[Array, Array]:
     """The gradients of some users: the x_j, and a = (1, u) / |(1, u)|.
 
-    A user's rows are e_j (1, u), with e_j what their own regression leaves of rating j.
+    A user's rows are e_j (1, u), with e_j what their own regression leaves of rating j, about a mean and in a unit.
     """
-    left = np.zeros(len(part.indices))
-    vectors = ridge.solve(part.indptr, part.indices, part.values, residuals=left)[1]
+    left, targets = np.zeros(len(part.indices)), (part.values.astype(np.float64) - mean) / unit
+    vectors = ridge.solve(part.indptr, part.indices, targets, residuals=left)[1]
     ones = np.column_stack([np.ones(len(vectors)), vectors])
     lengths = np.sqrt((ones**2).sum(axis=1))
     return left * lengths[part.owners], ones / lengths[:, None]

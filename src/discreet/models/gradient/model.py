@@ -26,7 +26,7 @@ from discreet.models.centering import (
 )
 from discreet.models.eigen import check_catalog, frequent_items, places, second_moment
 from discreet.models.fold_in import FoldIn, Penalty, ReplayFoldIn, RidgeFoldIn
-from discreet.models.gradient.contributions import VECTOR_PENALTY, Descent, mapped, own_gradient, user_ridge
+from discreet.models.gradient.contributions import VECTOR_PENALTY, Descent, own_gradient, user_ridge
 from discreet.models.gradient.estimate import Adam, Step, project
 from discreet.models.private import PrivateModel
 from discreet.privacy import GramSum, MeanSum, Noisy, OuterSum, Plan, Planned, Releaser, VectorSum
@@ -123,7 +123,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: T; the steps share the budget.
+        n_steps: T, the number of steps, which share the budget.
         step_size: eta for full rows, below 2; public.
         radius: The sum of singular values, public. By default there is none: each step keeps the directions that stand
             out of the noise, as far as they predict a row (`discreet.models.gradient.estimate.predictive`).
@@ -173,7 +173,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
             step = project(moment.values, float(noise_edge(moment.std, n)), self.radius)
             descent = replace(descent, steps=(*descent.steps, step))
         known = rated if popularity is None else popularity.values
-        return {"value_range_": ratings.value_range, **self._learned(descent, place, known)}
+        return self._learned(descent, place, known)
 
     @property
     def _releases_means(self) -> bool:
@@ -202,7 +202,7 @@ class GradientDescent(DescentModel, NotPrivateModel):
         5
 
     Args:
-        n_steps: How many steps.
+        n_steps: The number of steps.
         step_size: eta for full rows, below 2; it is larger for users with few ratings (`Descent`).
         radius: The sum of singular values. By default there is none: each step keeps the directions that stand out, as
             far as they predict a row.
@@ -258,10 +258,10 @@ class DPSGD(PrivateModel):
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
         rank: The length of the vectors v_j.
-        n_steps: How many steps.
-        sample_rate: The probability that a user takes part in a step; 1: all do.
+        n_steps: The number of steps.
+        sample_rate: The probability that a user takes part in a step; with 1, all users do.
         clip: The bound of a user's gradient, in units of a quarter of the range of ratings; public.
-        learning_rate: How far the first steps go, in that unit; later ones go less far, down to a tenth.
+        learning_rate: The size of the first steps, in that unit; later steps shrink, down to a tenth.
         adjacency: "add-remove".
         random_state: Seed of the vectors at the start; public.
         n_jobs: Threads, in scikit-learn's meaning.
@@ -305,16 +305,12 @@ class DPSGD(PrivateModel):
         assert ratings.value_range is not None
         low, high = ratings.value_range
         unit, noise = (high - low) / 4, {"mu": self._noise_mu(), "rate": self._rate}
-        n_users = ratings.n_users
 
-        def sampled(numbers: Array) -> Interactions:
-            return ratings if self._rate == 1 else ratings.of_users(numbers)
+        def sample(numbers: Array) -> Blocks[UserBatch]:
+            return user_batches(ratings if self._rate == 1 else ratings.of_users(numbers))
 
-        def release(label: str, statistic: MeanSum, contribution: Callable[[UserBatch], Array]) -> Noisy:
-            def sample(numbers: Array) -> Blocks[UserBatch]:
-                return user_batches(sampled(numbers))
-
-            return releaser.release_sampled(label, statistic, n_users, sample, contribution, **noise)
+        def release(label: str, statistic: MeanSum | OuterSum, contribution: Callable[[UserBatch], Any]) -> Noisy:
+            return releaser.release_sampled(label, statistic, ratings.n_users, sample, contribution, **noise)
 
         means = release_user_means(release, (low, high), self.adjacency)
         rng = np.random.default_rng(self.random_state)
@@ -322,14 +318,9 @@ class DPSGD(PrivateModel):
         factors[:, 1:] = START * rng.standard_normal((ratings.n_items, self.rank)) / np.sqrt(self.rank)
         adam, mean, count = Adam(float(self.learning_rate), self.n_steps), np.zeros_like(factors), 0
         statistic = OuterSum(factors.shape, float(self.clip))
-
-        def users_of(numbers: Array) -> LocalBlocks[UserBatch]:
-            some = sampled(numbers)
-            return LocalBlocks(lambda: mapped(some, means.mean, unit))
-
         for step in range(self.n_steps):
-            gradient = partial(own_gradient, user_ridge(factors, means.shrinkage))
-            released = releaser.release_sampled(GRADIENT, statistic, n_users, users_of, gradient, **noise)
+            gradient = partial(own_gradient, user_ridge(factors, means.shrinkage), means.mean, unit)
+            released = release(GRADIENT, statistic, gradient)
             factors = adam.step(factors, released.values)
             if step >= LATER * self.n_steps or step == self.n_steps - 1:
                 count += 1
@@ -338,8 +329,6 @@ class DPSGD(PrivateModel):
             "item_factors_": (mean[:, 1:] * unit).astype(np.float32),
             "item_bias_": (mean[:, 0] * unit).astype(np.float32),
             "popularity_": np.zeros(ratings.n_items, np.float32),
-            "value_range_": (low, high),
-            "implicit_": False,
             "global_mean_": means.mean,
             "unit_": unit,
             "shrinkage_": means.shrinkage,

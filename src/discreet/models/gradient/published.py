@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from discreet.data.interactions import Interactions
-from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.eigen import check_catalog
 from discreet.models.gradient.model import MOMENT, DPGradientDescent
+from discreet.models.private import PublishedModel, frank_wolfe_std, true_plan
 from discreet.privacy import Plan, Releaser
 
 

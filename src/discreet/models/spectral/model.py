@@ -250,11 +250,8 @@ class DPSVD(PrivateModel):
         return {
             "popularity_": popularity.values.astype(np.float32),
             "item_factors_": rating_factors(moment, chosen.items, m, self.rank).astype(np.float32),
-            "item_bias_": np.zeros(m, np.float32),
             "history_weights_": (chosen.weights > 0).astype(np.float64),
             "exploration_": np.zeros((m, 0), np.float32),
-            "value_range_": ratings.value_range,
-            "implicit_": False,
             "global_mean_": float(centering.centre),
             "n_users_": max(float(np.trace(moment.values)) / bound, 1.0),
             "shrinkage_": centering.shrinkage,

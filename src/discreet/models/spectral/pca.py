@@ -21,7 +21,7 @@ from discreet.kernels import n_threads, single_threaded_blas
 from discreet.models.base import check_parameters
 from discreet.models.eigen import Products, check_budget, oja, orthonormal, start
 from discreet.models.private import choice_of, require_sound
-from discreet.privacy import GramSum, Ledger, Plan, Releaser
+from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency, AdjacencyName, Guarantee, account, require_adjacency
 from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.statement import Statement
@@ -69,9 +69,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ((2, 30), (20000, 2))
 
     Args:
-        n_components: r.
-        epsilon: The privacy parameter; all of it is spent.
-        delta: The other one: a constant well below 1 / the number of rows.
+        n_components: r, the number of components.
+        epsilon: The privacy budget; all of it is spent.
+        delta: The delta of the budget, a constant well below 1 / the number of rows.
         row_norm: L, the length that longer rows are scaled down to: a public constant.
         method: "dense", "oja" or "block".
         n_steps: Releases for each component ("oja") or for all of them ("block").
@@ -83,7 +83,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         explained_variance_: The eigenvalues of X^T X that go with them, with noise, not below 0. They are sums over
             rows, not means: how many rows there are is private.
         guarantee_: The guarantee for the users in the data.
-        n_features_in_: n.
+        n_features_in_: n, the number of columns.
         feature_names_in_: The names of the columns, if X was a data frame.
     """
 
@@ -162,12 +162,15 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _release(self, releaser: Releaser, table: Table) -> tuple[Array, Array]:
         """Eigenvectors (n, r) and eigenvalues, from releases alone."""
         n, r, bound = table.n_columns, self.n_components, float(self.row_norm) ** 2
+        users: LocalBlocks[UserBatch] = LocalBlocks(
+            partial(table.blocks, max(DENSE_CELLS // n, 1) if self.method == "dense" else None)
+        )
+        products = Products(releaser, users, _values, n, bound)
         if self.method == "dense":
-            moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), table.users(dense=True), _values).values
+            moment = products.moment(SECOND_MOMENT).values
             with single_threaded_blas():
                 values, vectors = np.linalg.eigh(moment)
             return vectors[:, ::-1][:, :r], values[::-1][:r]
-        products = Products(releaser, table.users, _values, n, bound)
         if self.method == "block":
             return _block_iteration(products, self.n_steps, r)
         known, found = np.zeros((n, 0)), list[float]()
@@ -268,10 +271,6 @@ class Table:
         """Some rows at a time. Numbers that are not finite count as zero."""
         for part in parts(self, self.values, most_users=most_users):
             yield replace(part, values=_finite(part.values.astype(np.float64)))
-
-    def users(self, *, dense: bool = False) -> LocalBlocks[UserBatch]:
-        """All rows, to be added up; if `dense`, so few at a time that they can be made dense."""
-        return LocalBlocks(partial(self.blocks, max(DENSE_CELLS // self.n_columns, 1) if dense else None))
 
 
 def _values(part: UserBatch) -> Array:

@@ -14,10 +14,10 @@ from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, user_batches
 from discreet.models.als.published_contributions import uniform
-from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.centering import CLAMP, RATINGS_PER_USER, SHRINKAGE, Centering, UserMeans
 from discreet.models.eigen import check_catalog
 from discreet.models.fold_in import FoldIn, LinearFoldIn
+from discreet.models.private import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS
 from discreet.models.spectral.estimate import Cleansed, over_weights
 from discreet.models.spectral.model import DPCleansedSVD, Predictor
@@ -48,9 +48,9 @@ class PublishedDPSVD(PublishedModel):
         0.69
 
     Args:
-        epsilon: What the paper would call epsilon.
-        delta: And delta.
-        rank: r, how many eigenvectors.
+        epsilon: What the paper calls epsilon.
+        delta: What the paper calls delta.
+        rank: The number of eigenvectors.
         row_norm: L, public; by default from the range of ratings and the number of items.
         scale: What projections are multiplied by, public; by default the number of items over 80, or 1 if there are
             fewer items.
@@ -85,11 +85,8 @@ class PublishedDPSVD(PublishedModel):
         scale = self.scale or max(1.0, n / RATINGS_PER_USER)
         return {
             "item_factors_": (vectors * np.sqrt(scale)).astype(np.float32),
-            "item_bias_": np.zeros(n, np.float32),
             # How much of all ratings, squared, is of each item: the nearest there is to popularity.
             "popularity_": (np.maximum(np.diag(moment.values), 0) / centering.row_norm**2).astype(np.float32),
-            "value_range_": ratings.value_range,
-            "implicit_": False,
             "global_mean_": float(centering.centre),
         }
 
@@ -116,9 +113,9 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
         15.5
 
     Args:
-        epsilon: What the paper would call epsilon.
-        delta: And delta.
-        max_items: k.
+        epsilon: What the paper calls epsilon.
+        delta: What the paper calls delta.
+        max_items: k, the number of a user's ratings that count.
         predictor: "svd" or "knn".
         rank: The most directions; by default as many as stand out of the noise.
         neighbours: How many items predict another, for predictor="knn".
