@@ -265,8 +265,6 @@ class Training:
         square = float(known @ known)
         scale = max(float(self.popularity.values @ known) / square, self.popularity.std / math.sqrt(square))
         std = scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2)))
-        # It is believed no more than one release of it.
-        std = max(std, self.releaser.noise(POPULARITY, VectorSum(m, 1.0, nonnegative=True)).std)
 
         def users(most: int | None) -> Blocks[UserBatch]:
             return self._users(most).map(grading.apply)
