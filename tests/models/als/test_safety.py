@@ -136,7 +136,7 @@ def biased_items(rng: Any) -> Made:
     return users, items, stars(3.5 + offset[users] + bias[items] + rng.normal(size=len(users))), 200
 
 
-@pytest.mark.xfail(strict=True, reason="not yet: 2% to 6% for ten people")
+@pytest.mark.xfail(strict=True, reason="not yet: 1% to 1.3% on average, for ten people")
 def test_ten_people() -> None:
     """Where the limit of .5% is not kept: with so few people noise is larger than what is shrunk."""
     train, test = halves(ten_people(RNG(0)), (1, 5))

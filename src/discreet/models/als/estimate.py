@@ -102,7 +102,7 @@ class ItemFrequencies:
         sums: c_j, the sum of all users' weights of item j, estimated.
         variance: Of that estimate.
         n_users: About how many users there are.
-        log_popularity: Of items, with mean 0 and variance 1 over interactions.
+        log_popularity: Of items, with mean 0 over interactions, and variance 1 with that of what is not known of it.
     """
 
     a: Array
@@ -144,7 +144,8 @@ class ItemFrequencies:
         sums, variance = _frequency(mean, variance)
         log = np.log(sums / a)
         log = log - np.average(log, weights=sums)
-        log /= max(float(np.sqrt(np.average(log**2, weights=sums))), 0.5)  # in less, noise is most of it
+        # What is not known of it counts as variance: where noise hides popularity, the column is small.
+        log /= max(float(np.sqrt(np.average(log**2 + variance / sums**2, weights=sums))), 0.5)
         return cls(a, sums, variance, n_users, np.maximum(log, -3))
 
     @classmethod
@@ -346,19 +347,18 @@ class ItemPosterior:
         return min(zip(over_blocks(error, WEIGHTS, n_jobs), WEIGHTS, strict=True))[1]
 
     def with_probes(self, seed: int = 0) -> ItemPosterior:
-        """Random probe columns, by which the first item step looks for tastes that no other column explains."""
+        """Random probe columns, by which the first item steps look for tastes that no other column explains."""
         columns = np.random.default_rng(seed).standard_normal((len(self.mean), PROBES))
         return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
-    def probed(self, n: int, observed: Observation, limit: float = 2.0) -> tuple[ItemPosterior, Observation]:
-        """What to keep after the first item step, whose columns from the n-th on were random probes: all, or none.
+    def probed(self, n: int, observed: Observation, limit: float = 2.0) -> float:
+        """After item steps whose columns from the n-th on were random probes: the variance of these, 0 to drop them.
 
         If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says
         how far probes have to move, and becomes their variance, unless it could be a fluctuation of the noise, of up to
-        `limit` standard deviations, or an error in the assumed size of the ratings' own noise.
+        `limit` standard deviations, or an error in the assumed size of the ratings' own noise. What is known of other
+        columns is as before these steps.
         """
-        if self.mean.shape[1] == n:
-            return self, observed
         # H_j is shares_j times the gain, whose rows of the probes are (others, among): g^T C_j g is linear in C_j.
         others, among = np.hsplit(observed.gain[n:], [n])
         squares, own = observed.shares[:, None] ** 2, observed.own_noise[:, n:]
@@ -370,10 +370,9 @@ class ItemPosterior:
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         chance = math.sqrt(2 * float(((weights * noise) ** 2).sum()))
         if excess <= limit * chance + NOISE_ERROR * float((weights * own).sum()):
-            return ItemPosterior(self.mean[:, :n].copy(), self.covariance[:, :n, :n].copy()), observed.first(n)
-        covariance, moving, usual = self.covariance.copy(), np.arange(n, self.mean.shape[1]), PROBE_SPREAD**2
-        covariance[:, moving, moving] = _ratio(excess, float((weights * gains).sum()), chance, usual, usual)[0]
-        return ItemPosterior(self.mean, covariance), observed
+            return 0.0
+        usual = PROBE_SPREAD**2
+        return max(_ratio(excess, float((weights * gains).sum()), chance, usual, usual)[0], 1e-6)
 
 
 @dataclass(frozen=True)
@@ -423,18 +422,16 @@ class ItemEstimate:
             found = found._with(own, None, None)
         return found
 
-    def widened(self, items: ItemPosterior) -> ItemEstimate:
-        """With the last columns of `items` besides."""
-        k, n = self.before.mean.shape[1], items.mean.shape[1]
+    def widened(self, columns: Array, variance: float) -> ItemEstimate:
+        """With more columns, of which nothing has been observed."""
+        items, k, n = self.items.with_columns(columns, variance), self.items.mean.shape[1], columns.shape[1]
         if self.gap is None:
             return ItemEstimate.nothing(items)
-        if n == k:
-            return self
-        before = self.before.with_columns(items.mean[:, k:], items.variance[:, k:])
-        precision, gap = (np.pad(each, ((0, 0), (0, n - k), (0, n - k))) for each in (self.precision, self.gap))
-        gap[:, np.arange(k, n), np.arange(k, n)] = items.variance[:, k:]
-        information = np.pad(self.information, ((0, 0), (0, n - k)))
-        growth, scale = (np.append(each, np.ones(n - k)) for each in (self.growth, self.scale))
+        before = self.before.with_columns(columns, variance)
+        precision, gap = (np.pad(each, ((0, 0), (0, n), (0, n))) for each in (self.precision, self.gap))
+        gap[:, np.arange(k, k + n), np.arange(k, k + n)] = variance
+        information = np.pad(self.information, ((0, 0), (0, n)))
+        growth, scale = (np.append(each, np.ones(n)) for each in (self.growth, self.scale))
         return ItemEstimate(before, precision, information, gap, items, growth, scale)
 
     def updated(self, observed: Observation, n_jobs: int | None) -> ItemEstimate:
@@ -539,9 +536,10 @@ class Observation:
     ) -> Observation:
         """From the two releases of an item step, and the Gram matrices of all steps so far, pooled.
 
-        In those, the weight of biases is 1. `vectors` are the mean squares of users' u that were known before. What
-        varies by chance is taken three standard deviations either way.
+        In those, the weight of biases is 1. `vectors` are the mean squares of users' u that were known before, of the
+        first columns. What varies by chance is taken three standard deviations either way.
         """
+        vectors = np.append(vectors, np.full(len(pooled.values) - 1 - len(vectors), USER_SQUARE))
         c, sizes = frequencies.sums, np.append(bias_weight, np.ones(len(vectors)))
         usual = clip * c.sum() / math.sqrt(bias_weight**2 + vectors.sum()) * np.append(1.0, vectors)
         values, vectors = np.linalg.eigh(_shrunken(pooled, usual) * np.outer(sizes, sizes))
@@ -584,6 +582,13 @@ class Observation:
         """The variance of e_j, (items, k)."""
         noise: Array = self.squares[:, None] * np.diagonal(self.noise)
         return noise
+
+    def after(self, earlier: Observation | None, n: int) -> Observation:
+        """The average of this step and of n earlier ones."""
+        if earlier is None:
+            return self
+        gain, sums = (a + (b - a) / (n + 1) for a, b in ((earlier.gain, self.gain), (earlier.sums, self.sums)))
+        return replace(self, gain=gain, sums=sums, std=self.std / math.sqrt(n + 1))
 
     def first(self, n: int) -> Observation:
         """Of the first n columns alone."""

@@ -30,6 +30,7 @@ from discreet.models.als.estimate import (
     RESIDUAL_SPREAD,
     STANDS_OUT,
     USER_SQUARE,
+    ByItem,
     Directions,
     ItemEstimate,
     ItemFrequencies,
@@ -166,28 +167,34 @@ class Training:
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         nothing = np.zeros(items.covariance.shape[1:])
         pooled, noise, least, shrink = Pooled(nothing, nothing), self.noise, 1.0, 1.0
+        first, seen, spread = items, None, 0.0
         for at in range(self.n_steps):
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = replace(self._step(items, frequencies, mean, weight), shrink=shrink)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
             unit = shrink * np.square(np.append(max(weight, 1.0), np.ones(k - 1)))
-            root = np.sqrt(np.outer(unit, unit))
-            shared = Pooled(gram.values / root, gram.std / root)
+            shared = Pooled(*(each / np.sqrt(np.outer(unit, unit)) for each in (gram.values, gram.std)))
             pooled = _pooled(pooled, shared, at)
             # At least, and times `shrink`.
             filled = float(np.diagonal(pooled.values) @ unit) - 3 * gram.std * math.sqrt(k)
-            most = GRAM_FILL * s.bounds[GRAM] * frequencies.n_users
-            shrink = min(shrink * most / max(filled, 1e-9), 1.0)
-            vectors = np.append(vectors, np.full(k - 1 - len(vectors), USER_SQUARE))
+            shrink = min(shrink * GRAM_FILL * s.bounds[GRAM] * frequencies.n_users / max(filled, 1e-9), 1.0)
             observed = Observation.of(sums, shared, pooled, frequencies, vectors, bias_weight=weight, clip=s.step_clip)
             least = observed.variance[0] if at == 0 else least
             self.noise = min(noise * observed.variance[1] / least, 1.0)
-            if at == 0:
-                items, observed = items.probed(known, observed, FLUCTUATION if self.known else 2.0)
-                estimate = estimate.widened(items)
+            if k > known and not spread:
+                seen = observed.after(seen, at)
+                spread = first.probed(known, seen, FLUCTUATION if self.known else 2.0)
+                observed = observed if spread else observed.first(known)
+                estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors, own = estimate.items, observed.vectors, observed.own
+            if k > known and not spread and at + 1 < s.n_trial:
+                items = items.with_probes(n_others)
+        self._keep_steps(estimate, own)
+        return items
+
+    def _keep_steps(self, estimate: ItemEstimate, own: ByItem) -> None:
         others = estimate.before.mean[:, self.first_other :], estimate.before.variance[:, self.first_other :]
         information = np.concatenate([estimate.precision, estimate.information[:, :, None]], axis=2)
         self.kept |= {
@@ -196,7 +203,6 @@ class Training:
             "known_own_": own[1],
             "known_others_": np.column_stack(others),
         }
-        return items
 
     def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
         penalties = self.offset_penalty, USER_VECTOR * self.noise
@@ -259,8 +265,6 @@ class Training:
         square = float(known @ known)
         scale = max(float(self.popularity.values @ known) / square, self.popularity.std / math.sqrt(square))
         std = scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2)))
-        # It is believed no more than one release of it.
-        std = max(std, self.releaser.noise(POPULARITY, VectorSum(m, 1.0, nonnegative=True)).std)
 
         def users(most: int | None) -> Blocks[UserBatch]:
             return self._users(most).map(grading.apply)
@@ -354,6 +358,7 @@ class Settings:
     Attributes:
         shares: Label -> share of mu^2, or (share, count).
         n_steps: Item steps.
+        n_trial: How many of them random probe columns get to show something.
         exponent: Users weigh their items by popularity^-exponent.
         bias_clip: Bound of a user's contribution to the item biases.
         step_clip: The length of a user's contribution to an item step.
@@ -365,6 +370,7 @@ class Settings:
 
     shares: dict[str, float | tuple[float, int]]
     n_steps: int
+    n_trial: int = 1
     exponent: float = 0.4
     bias_clip: float = 1.0
     step_clip: float = 0.3
@@ -474,6 +480,10 @@ def settings(
         shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
     if lists:
         shares = _with_lists(shares, mu * n_users, residual)
-    steps = n_steps or (2 if residual and pays else 5 + round(7 * budget_level))
+    level = min(budget_level, 1.0)
+    # Further steps cost time alone. With lists, popularity may take the lines of some: then these are larger.
+    usual = 5 + round(7 * budget_level) if lists else 12 + round(4 * level)
+    steps = n_steps or (2 if residual and pays else usual)
     shared = _with_steps(shares, steps)
-    return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)
+    trial = max(round(steps * (0.25 - 0.19 * level)), 1)  # with a small budget, one step would not tell
+    return Settings(shared, steps, trial, n_frequent=n_frequent, residual=residual, signal=mu * n_users)

@@ -194,8 +194,12 @@ def with_popularity(
 def _again(
     releaser: Releaser, users: Callable[[int | None], Blocks[UserBatch]], known: Noisy, labels: Sequence[str]
 ) -> Noisy:
-    """Popularity, released again under these labels: its mean, by precision."""
+    """Popularity, released again under these labels: its mean, by precision.
+
+    What is known before, where other releases have made that surer, is believed no more than one release of it.
+    """
     statistic = VectorSum(len(known.values), 1.0, nonnegative=True)
+    known = Noisy(known.values, max(known.std, releaser.noise(POPULARITY, statistic).std))
     found = releaser.release_repeatedly(labels, statistic, users(None), own_weights, what=POPULARITY)
     return _mean([known, *found])
 
