@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from discreet.cli import app
+from discreet.cli.commands import app
 from discreet.cli.common import argument_name, kind
 
 HEAD = """# The command, option by option

@@ -8,7 +8,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import discreet
-from discreet.cli import app
+from discreet.cli.commands import app
 from discreet.models import MODELS
 from tests.cli.fakes import PLACE
 

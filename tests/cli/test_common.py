@@ -1,6 +1,8 @@
-"""Places to write to are tried before anything is spent, and left as they were."""
+"""What commands share: Ctrl-C, errors that name an argument, and places to write to, tried before anything is spent."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,46 @@ from tests.cli.conftest import run
 
 NOWHERE = "nowhere/x.html"
 PRIVATE = ["--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "1", "--delta", "1e-6"]
+
+
+STOPPED = """
+import sys
+
+class Stop:
+    def find_spec(name, path, target=None):
+        if name == "{module}":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Stop)
+from discreet.cli import main
+
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "discreet.cli.train"])
+def test_ctrl_c_while_modules_are_imported(module: str) -> None:
+    code = STOPPED.format(module=module)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "discreet: stopped\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "argument"),
+    [
+        (["items", "none"], "MODEL"),
+        (["export", "none", "site"], "MODEL"),
+        (["audit", "none"], "MODEL"),
+        (["evaluate", "none", "test.csv", "--history", "train.csv"], "MODEL"),
+        (["train", "ratings.csv", "--continue", "none", "--out", "new"], "--continue"),
+    ],
+    ids=lambda given: given[0],
+)
+def test_a_missing_model_is_named_by_its_argument(work: Path, command: list[str], argument: str) -> None:
+    assert run(*command, code=1) == f"discreet: {argument}: 'none': there is no such folder\n"
+    assert run("account", "--delta", "1e-6", "--certificate", "none", code=1) == (
+        "discreet: --certificate: 'none': No such file or directory\n"
+    )
 
 
 def test_a_file_that_can_be_written_is_left_as_it_was(tmp_path: Path) -> None:

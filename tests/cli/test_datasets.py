@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from discreet.cli import app
+from discreet.cli.commands import app
 from discreet.data import archives, read
 from discreet.data.datasets import CATALOG
 

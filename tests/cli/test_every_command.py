@@ -16,7 +16,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import discreet
-from discreet.cli import app, recommend
+from discreet.cli import recommend
+from discreet.cli.commands import app
 from discreet.cli.common import in_options
 from tests.cli.conftest import run
 

@@ -216,7 +216,7 @@ def test_errors_are_one_sentence(work: Path, arguments: list[str], said: str, co
 
 
 def test_what_is_no_model(work: Path) -> None:
-    assert "no such folder" in recommend("none", "--history", "1", code=1)
+    assert recommend("none", "--history", "1", code=1) == "discreet: MODEL: 'none': there is no such folder\n"
     Path("model/factors.safetensors").write_bytes(b"junk")
     assert recommend("model", "--history", "1", code=1).startswith("discreet: ")
     assert recommend("model", "--history", "1", "-n", "0", code=2)
@@ -270,7 +270,7 @@ def imported(*lines: str) -> set[str]:
 
 
 def command(*words: str) -> tuple[str, str]:
-    return "from discreet.cli import app", f"app({list(words)}, standalone_mode=False)"
+    return "from discreet.cli.commands import app", f"app({list(words)}, standalone_mode=False)"
 
 
 def test_a_cold_start_imports_nothing_slow(work: Path) -> None:

@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 import discreet
-from discreet.cli import app, common, inputs
+from discreet.cli import common, inputs
+from discreet.cli.commands import app
 from discreet.cli.common import TYPED, typed
 from discreet.models import MODELS
 from discreet.privacy import Reservation
@@ -402,8 +403,27 @@ def test_ctrl_c_before_the_fit(work: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyboardInterrupt
 
     monkeypatch.setattr("discreet.data.read", stop)
-    assert run(*START, *FOLDER, code=130) == "discreet: stopped\n"
+    assert run(*START, *FOLDER, code=130) == "discreet: stopped; nothing was spent\n"
     assert not Path("new").exists()
+    assert run("evaluate", *START[1:], code=130) == "discreet: stopped; nothing was spent\n"
+    tried = ["--try", "n_steps=1,2", *FOLDER]
+    assert run("tune", *START[1:], *tried, code=130) == "discreet: stopped; nothing was spent\n"
+
+
+def test_ctrl_c_before_a_fit_that_goes_on_says_that_no_more_was_spent(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    stop()
+    run(*START, "--out", "whole")
+    monkeypatch.setattr("discreet.data.read", stopped)
+    said = "discreet: stopped; nothing more was spent\n"
+    assert run(*START, *FOLDER, "--resume", code=130) == said
+    assert run(*START, *FOLDER, "--discard", code=130) == said
+    more = ["train", "ratings.csv", "--continue", "whole", "--epsilon", "1", "--out", "more"]
+    assert run(*more, code=130) == said
 
 
 @pytest.mark.parametrize("options", [[], ["--ledger", "ledger.db"], ["--ledger", "sqlite:///ledger.db", "--json"]])

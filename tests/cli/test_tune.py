@@ -50,6 +50,8 @@ def test_a_search(work: Path) -> None:
         (("--try", "epsilon=1,2"), 1, "epsilon decides what a trial costs"),
         ((*TRY, "--law", "normal"), 1, "law: must be one of"),
         ((*TRY, "--trials", "0"), 1, "trials"),
+        ((*TRY, "--metric", "rmsee"), 1, "discreet: --metric: there is no 'rmsee'; there are"),
+        ((*TRY, "--metric", "coverage@20"), 1, "discreet: --metric: coverage@20 cannot be private"),
     ],
 )
 def test_what_is_refused(work: Path, arguments: tuple[str, ...], code: int, message: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import discreet
-from discreet.cli import app
+from discreet.cli.commands import app
 from tests.docs.pages import BLOCK, PAGES, ROOT, ids, run
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"  # has a test of its own

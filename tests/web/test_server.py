@@ -24,7 +24,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import discreet
-from discreet.cli import app
+from discreet.cli.commands import app
 from discreet.models.base import Model
 from discreet.web.api import Api, Limits
 from discreet.web.server import LIGHT, LOCAL, TOGETHER, Batcher, Busy, Handlers, application

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
+from discreet.cli import inputs
 from discreet.cli.common import Misuse, pairs, show
+from discreet.errors import DataError
 from discreet.validation import positive, round_up
 
 if TYPE_CHECKING:
@@ -91,13 +93,16 @@ def account(
 
 def _certified(path: Path) -> "Guarantee":
     """The guarantee of a certificate, which is checked, or of a saved model."""
-    import discreet
     from discreet.privacy.statement import Statement
 
     if path.is_dir():
-        found: Guarantee = discreet.load(path).guarantee_
+        found: Guarantee = inputs.saved(path, "certificate").guarantee_
         return found
-    return Statement.parse(path.read_text(encoding="utf-8")).guarantee
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"certificate: {str(path)!r}: {error.strerror}") from None
+    return Statement.parse(text).guarantee
 
 
 def _converted(guarantee: "Guarantee", adjacency: str) -> "Guarantee":

@@ -34,7 +34,7 @@ def audit(
     require_file("--report", report)
     import discreet.audit
 
-    subject: Any = discreet.load(model) if model is not None else None
+    subject: Any = inputs.saved(model) if model is not None else None
     if name is not None:
         cls = inputs.find(name)
         if not inputs.is_private(cls):

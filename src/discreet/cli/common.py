@@ -367,6 +367,16 @@ def require_plot(file: Path | None) -> None:
 
 
 @contextmanager
+def nothing_spent(more: bool = False) -> Iterator[None]:
+    """If Ctrl-C stops a command before it spends, say so. With `more`, something was spent by an earlier command."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"discreet: stopped; nothing {'more ' if more else ''}was spent", err=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
 def spending_reported(ledger: "Ledger | None") -> Iterator[None]:
     """If Ctrl-C stops a command that spends and cannot be resumed, say what the ledger has spent."""
     before = None if ledger is None else ledger.spent

@@ -15,6 +15,7 @@ from discreet.cli.common import (
     figure,
     grid,
     merged,
+    nothing_spent,
     require_file,
     require_plot,
     show,
@@ -69,7 +70,6 @@ def evaluate(
     The numbers are exact and about private people: they are for the owner only.
     """
     from discreet.evaluate import evaluate as compute
-    from discreet.models.storage import load
 
     _require_form(sources, history, model, bool(settings), budget)
     require_plot(plot)
@@ -77,7 +77,7 @@ def evaluate(
     asked = by_commas(metrics)
     about: dict[str, Any] = {}
     if history is not None:
-        saved = load(sources[0])
+        saved = inputs.saved(sources[0], "MODEL")
         test, past = (
             inputs.for_model(saved, table.read(source, argument=name), name)
             for source, name in ((sources[1], "TABLE"), (history, "history"))
@@ -87,8 +87,9 @@ def evaluate(
     else:
         cls = inputs.find(model)
         made = inputs.make(cls, merged(ctx, "settings", settings), budget.epsilon, budget.delta)
-        ledger = budget.open(cls)
-        ratings = table.read(sources[0], private=inputs.is_private(cls))
+        with nothing_spent():
+            ledger = budget.open(cls)
+            ratings = table.read(sources[0], private=inputs.is_private(cls))
         with spending_reported(ledger):
             division = {"by": split_by, "test": split, "random_state": seed}
             options |= {"buckets": buckets, "bucket_by": bucket_by}

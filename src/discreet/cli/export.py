@@ -62,9 +62,7 @@ def export(
 
     Example: discreet export model site
     """
-    from discreet.models.storage import load
-
-    loaded = load(model)
+    loaded = inputs.saved(model)
     made = page.make(loaded)
     made.write(site)
     about, loss, size = made.manifest, made.loss, sum(map(len, made.files.values()))
@@ -113,14 +111,13 @@ def serve(
         import uvicorn
     except ModuleNotFoundError:
         raise MissingExtra("The server", "serve") from None
-    from discreet.models.storage import load
     from discreet.web.api import Limits
     from discreet.web.connections import listen, raise_file_limit, settings
     from discreet.web.server import LOCAL, allowed_host, application
 
     limits = Limits(body=max_body, histories=max_batch)
     hosts = list(dict.fromkeys(map(allowed_host, (*LOCAL, host, *(by_commas(allowed_hosts) or ())))))
-    loaded = load(model)
+    loaded = inputs.saved(model)
     site = page.make(loaded)
     loaded.n_jobs = 1  # requests are computed together; threads for each would cost more than they give
     app = application(loaded, site, limits=limits, allowed_hosts=hosts)

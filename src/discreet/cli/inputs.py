@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, cast
 from typer import Argument, Option
 
 from discreet.cli.common import Misuse, by_commas, completing
-from discreet.errors import DataError, DiscreetError, NotPublic, PrivacyError, UnknownItem
+from discreet.errors import DataError, DiscreetError, ModelError, NotPublic, PrivacyError, UnknownItem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -190,6 +190,16 @@ Features = Annotated[
 TitleColumn = Annotated[str | None, Option(help="The column of the catalog that names items; by default guessed.")]
 Delta = Annotated[float | None, Option(help="The delta of the guarantee: well below 1 / the number of users.")]
 SavedModel = Annotated[Path, Argument(help="The folder of a saved model.")]
+
+
+def saved(folder: Path | str, argument: str = "model") -> Any:
+    """A saved model. Errors name the `argument`."""
+    from discreet.models.storage import load
+
+    try:
+        return load(folder)
+    except (ModelError, PrivacyError) as error:
+        raise type(error)(f"{argument}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -99,9 +99,7 @@ def _cell(value: Any) -> str:
 
 
 def _loaded(folder: Path, title_column: str | None) -> "Model":
-    from discreet.models.storage import load
-
-    model = load(folder)
+    model: Model = inputs.saved(folder)
     if title_column is not None:
         model.catalogue_ = inputs.titled(model.catalogue_, title_column)
     return model

@@ -13,6 +13,7 @@ from discreet.cli import inputs
 from discreet.cli.common import (
     Misuse,
     merged,
+    nothing_spent,
     pairs,
     promise,
     require_file,
@@ -62,9 +63,6 @@ def train(
     The command first shows what it will do and what that costs. If a private fit is interrupted, --out keeps what was
     paid for. To finish the fit, run the same command with --resume.
     """
-    from discreet.data.catalogue import require_columns
-    from discreet.models import unfinished
-
     files = statement or []
     fit = out / UNFINISHED
     if continued is not None:
@@ -74,26 +72,26 @@ def train(
         _require_clear(ctx, fit, resume, discard)
         _continue(continued, source, table, budget, title_column, out, files)
         return
-    cls = inputs.find(model)
-    made = inputs.make(
-        cls, inputs.featured(cls, merged(ctx, "settings", settings), features), budget.epsilon, budget.delta
-    )
-    ledger = budget.open(cls)
-    require_writable(out, files)
-    _require_clear(ctx, fit, resume, discard)
-    ratings = _titled(table.read(source, private=inputs.is_private(cls), chooses=inputs.is_private(cls)), title_column)
-    made = inputs.chosen(made, ratings)
-    require_columns(ratings.catalogue, getattr(made, "features", None) or ())
-    if resume and made._not_resumable():
-        raise Misuse(f"--resume: the fit in {str(out)!r} is of another model; give the same options as when it began")
-    if discard:
-        spent = unfinished.give_up(fit, ledger)
-        said = f"epsilon = {round_up(spent.epsilon)} at delta = {round_up(spent.delta)}" if spent.cost else "nothing"
-        typer.echo(f"discreet: the unfinished fit was discarded; what it had released stays spent: {said}", err=True)
-    spends = getattr(made, "epsilon", None) is not None
-    n_items = "private" if ratings.catalogue.private else ratings.n_items
-    costs = PAID if resume else str(_preview(made, ratings, n_items, ledger)) if spends else ""
-    show(None, _intention(made, ratings, source), *(["", costs] if costs else []))
+    with nothing_spent(more=resume or discard):
+        from discreet.data.catalogue import require_columns
+
+        cls = inputs.find(model)
+        parameters = inputs.featured(cls, merged(ctx, "settings", settings), features)
+        made = inputs.make(cls, parameters, budget.epsilon, budget.delta)
+        ledger, private = budget.open(cls), inputs.is_private(cls)
+        require_writable(out, files)
+        _require_clear(ctx, fit, resume, discard)
+        ratings = _titled(table.read(source, private=private, chooses=private), title_column)
+        made = inputs.chosen(made, ratings)
+        require_columns(ratings.catalogue, getattr(made, "features", None) or ())
+        if resume and made._not_resumable():
+            raise Misuse(f"--resume: the fit in {str(out)!r} is of another model; give the options it began with")
+        if discard:
+            _discard(fit, ledger)
+        spends = getattr(made, "epsilon", None) is not None
+        n_items = "private" if ratings.catalogue.private else ratings.n_items
+        costs = PAID if resume else str(_preview(made, ratings, n_items, ledger)) if spends else ""
+        show(None, _intention(made, ratings, source), *(["", costs] if costs else []))
     checkpoint = {} if made._not_resumable() or ratings.catalogue.private else {"checkpoint": fit}
     with _interruption_reported(ctx, made, n_items, fit), warnings_shown():
         made.fit(ratings, ledger=ledger, **checkpoint)
@@ -115,22 +113,22 @@ def _continue(
     files: list[Path],
 ) -> None:
     """Fit a saved model once more, to all ratings so far: what it has released before still counts."""
-    from discreet.models.storage import load
-    from discreet.privacy.statement import paid
+    with nothing_spent(more=True):
+        from discreet.privacy.statement import paid
 
-    model: Any = load(folder)
-    if not hasattr(model, "fit_more"):
-        raise Misuse(f"--continue: a {type(model).__name__} cannot be continued, only DPALS can; train a new model")
-    if budget.delta not in (None, model.delta):
-        raise Misuse(f"--delta: the model has delta {model.delta:g}, and keeps it; leave out --delta")
-    ledger = budget.open(type(model))
-    if ledger is None and paid(model.statement().certificate):
-        raise Misuse("--ledger: a ledger paid for the model, and has to pay for its continuation; name it")
-    ratings = _titled(table.read(source, private=True), title_column)
-    plan = model.plan_more(ratings.n_items, epsilon=budget.epsilon)
-    paying = ledger or model._more(budget.epsilon, None)._own_ledger()
-    costs = str(paying.preview(plan))
-    show(None, _intention(model, ratings, source), "", costs)
+        model = inputs.saved(folder, "--continue")
+        if not hasattr(model, "fit_more"):
+            raise Misuse(f"--continue: a {type(model).__name__} cannot be continued, only DPALS can; train a new model")
+        if budget.delta not in (None, model.delta):
+            raise Misuse(f"--delta: the model has delta {model.delta:g}, and keeps it; leave out --delta")
+        ledger = budget.open(type(model))
+        if ledger is None and paid(model.statement().certificate):
+            raise Misuse("--ledger: a ledger paid for the model, and has to pay for its continuation; name it")
+        ratings = _titled(table.read(source, private=True), title_column)
+        plan = model.plan_more(ratings.n_items, epsilon=budget.epsilon)
+        paying = ledger or model._more(budget.epsilon, None)._own_ledger()
+        costs = str(paying.preview(plan))
+        show(None, _intention(model, ratings, source), "", costs)
     with spending_reported(ledger), warnings_shown():
         model.fit_more(ratings, ledger, epsilon=budget.epsilon)
         model.save(out)
@@ -159,6 +157,15 @@ def _require_clear(ctx: typer.Context, folder: Path, resume: bool, discard: bool
             f"--out: {str(folder.parent)!r} has an unfinished fit that was paid for. To finish it at no further cost: "
             f"{typed(ctx, '--resume')}. To discard it and pay for another: {typed(ctx, '--discard')}"
         )
+
+
+def _discard(folder: Path, ledger: "Ledger | None") -> None:
+    """Discard an unfinished fit, and say what it has spent."""
+    from discreet.models import unfinished
+
+    spent = unfinished.give_up(folder, ledger)
+    said = f"epsilon = {round_up(spent.epsilon)} at delta = {round_up(spent.delta)}" if spent.cost else "nothing"
+    typer.echo(f"discreet: the unfinished fit was discarded; what it had released stays spent: {said}", err=True)
 
 
 @contextmanager

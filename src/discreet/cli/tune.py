@@ -8,7 +8,7 @@ import typer
 from typer import Option
 
 from discreet.cli import inputs
-from discreet.cli.common import Misuse, by_commas, merged, promise, show, spending_reported
+from discreet.cli.common import Misuse, by_commas, merged, nothing_spent, promise, show, spending_reported
 from discreet.cli.train import require_writable
 
 
@@ -52,11 +52,12 @@ def tune(
     tried = merged(ctx, "space", space)
     if not tried:
         raise Misuse("--try: say what to choose from, for instance n_steps=2,4,8")
-    ledger = budget.open(cls)
-    if out is not None:
-        require_writable(out, [])
-    ratings = table.read(source, private=True)
-    from discreet.tune import preview, search
+    with nothing_spent():
+        ledger = budget.open(cls)
+        if out is not None:
+            require_writable(out, [])
+        ratings = table.read(source, private=True)
+        from discreet.tune import preview, search
 
     made = inputs.chosen(made, ratings)
     values = _space(cls=type(made), tried=tried)

@@ -154,8 +154,12 @@ class Metric:
     k: int | None = None
 
     @classmethod
-    def parse(cls, text: Any) -> Metric:
+    def parse(cls, text: Any, argument: str = "metrics") -> Metric:
         """Read a name such as "rmse" or "recall@20".
+
+        Args:
+            text: The name.
+            argument: What errors call it.
 
         Raises:
             DataError: If there is no such metric, or its cutoff is wrong.
@@ -163,13 +167,13 @@ class Metric:
         found = re.fullmatch(r"([a-z_]+)(?:@(\d+))?", text.strip().lower()) if isinstance(text, str) else None
         name, k = (found[1], found[2]) if found else ("", None)
         if name not in _DOCUMENTED:
-            raise DataError(f"metrics: there is no {text!r}; there are {', '.join(_SHOWN.values())}")
+            raise DataError(f"{argument}: there is no {text!r}; there are {', '.join(_SHOWN.values())}")
         if name in VALUE and k is not None:
-            raise DataError(f"metrics: {text!r} has a cutoff, but {name} is not about lists; write {name!r}")
+            raise DataError(f"{argument}: {text!r} has a cutoff, but {name} is not about lists; write {name!r}")
         if name not in VALUE and name != "mrr" and k is None:
-            raise DataError(f"metrics: {name} needs a cutoff: write for instance '{name}@20'")
+            raise DataError(f"{argument}: {name} needs a cutoff: write for instance '{name}@20'")
         if k is not None and int(k) < 1:
-            raise DataError(f"metrics: the cutoff of {text!r} must be at least 1")
+            raise DataError(f"{argument}: the cutoff of {text!r} must be at least 1")
         return cls(name, None if k is None else int(k))
 
     def __str__(self) -> str:

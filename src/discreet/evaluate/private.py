@@ -43,6 +43,13 @@ def label(metrics: Sequence[Metric]) -> str:
     return f"evaluation: {', '.join(map(str, metrics))}"
 
 
+def require_private(metric: Metric, argument: str = "metrics") -> None:
+    """Raise unless a metric can be released."""
+    if metric.name not in _MEANS:
+        why = _REFUSED.get(metric.name, "there is no proof for it")
+        raise PrivacyError(f"{argument}: {metric} cannot be private: {why}")
+
+
 def plan(metrics: str | Iterable[str], *, epsilon: float, delta: float) -> Plan:
     """The plan of a private evaluation, for `ledger.preview`. It needs no data.
 
@@ -53,9 +60,7 @@ def plan(metrics: str | Iterable[str], *, epsilon: float, delta: float) -> Plan:
     """
     asked = parse(metrics)
     for metric in asked:
-        if metric.name not in _MEANS:
-            why = _REFUSED.get(metric.name, "there is no proof for it")
-            raise PrivacyError(f"metrics: {metric} cannot be private: {why}")
+        require_private(metric)
     mu = account(epsilon=positive("epsilon", epsilon), delta=delta).mu
     assert mu is not None
     return Plan.gaussian(mu, {label(asked): 1.0})

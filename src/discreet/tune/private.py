@@ -25,7 +25,7 @@ from discreet.data import Interactions
 from discreet.data.progress import quiet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import private as scoring
-from discreet.evaluate.metrics import Metric, Task, parse
+from discreet.evaluate.metrics import Metric, Task
 from discreet.evaluate.run import pair, threshold_of
 from discreet.hashing import ODD, mixed
 from discreet.models.private import PrivateModel, large_delta, require_sound
@@ -128,7 +128,7 @@ def preview(
     The arguments are the same as for `search`, except `n_items`, the size of the catalog. The default metric is rmse.
     """
     base, settings, epsilon_delta = _base(model, space, budget)
-    asked, n_items = str(parse(metric or "rmse")[0]), whole("n_items", n_items, 1)
+    asked, n_items = str(_compared_by(metric or "rmse")), whole("n_items", n_items, 1)
     several = Trials.of(trials, law)
     return calibrated(base, settings, n_items, epsilon_delta, trials=several, metric=asked, share=score_share)
 
@@ -181,7 +181,7 @@ def search(
     """
     base, settings, epsilon_delta = _base(model, space, budget)
     train, held_out = pair(data, "valid", partial(_divided, share=valid, seed=random_state))
-    asked = parse(metric or ("recall@20" if train.implicit else "rmse"))[0]
+    asked = _compared_by(metric or ("recall@20" if train.implicit else "rmse"))
     asking: dict[str, Any] = {"trials": Trials.of(trials, law), "metric": str(asked), "share": score_share}
     trial = calibrated(base, settings, train.n_items, epsilon_delta, **asking)
     models = [clone(base).set_params(**setting, epsilon=trial.fit, delta=trial.delta) for setting in settings]
@@ -200,6 +200,13 @@ def search(
     which, fitted, score = _best(models, task, trial, paying.noise_source)
     fitted._certify(statement)
     return Found(fitted, settings[which], score, str(asked))
+
+
+def _compared_by(name: str) -> Metric:
+    """The metric that trials are compared by."""
+    metric = Metric.parse(name, "metric")
+    scoring.require_private(metric, "metric")
+    return metric
 
 
 def _charged(
