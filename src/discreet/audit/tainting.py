@@ -66,7 +66,7 @@ ALLOCATIONS = ("zeros", "empty", "ones", "full")
 KERNELS = (
     *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "placed_rows", "other_folds"),
     *("scaled", "deviations", "truncate", "rising"),
-    *("add_rows", "add_squares", "scatter_gram", "dense", "row_sums"),
+    *("add_rows", "add_squares", "scatter_gram", "dense", "row_sums", "top_n"),
 )
 SPARSE_KINDS = (coo_array, csc_array, csr_array)
 # Methods of sparse matrices whose result is private if the matrix or an argument is

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import kernels
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.data.sources import guess
 from discreet.errors import DataError
-from discreet.kernels import Panels, rising, single_threaded_blas, top_n
+from discreet.kernels import Panels, single_threaded_blas
 from discreet.recommend.histories import OnUnknown, Reader, is_frame
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, titles, whole_file
 from discreet.typing import Array
@@ -73,7 +74,7 @@ class Scorer:
             caution, known = self.variance[0], np.maximum(self.variance[1], 0).astype(panels.packed.dtype)
             variance = caution, panels.widened(known[:, 0], 0.0), Panels.of(known[:, 1:])
         seen = self._seen(histories) if exclude_seen else None
-        places, scores = top_n(
+        places, scores = kernels.top_n(
             panels,
             panels.widened(self.base),
             vectors,
@@ -89,7 +90,7 @@ class Scorer:
     def _seen(self, histories: Interactions) -> tuple[Array, Array]:
         """The candidates that users have in their histories, in CSR form, ascending for each user."""
         seen = histories.indices
-        if not rising(seen, histories.indptr, histories.n_items):  # Interactions made by hand
+        if not kernels.rising(seen, histories.indptr, histories.n_items):  # Interactions made by hand
             seen = seen[np.lexsort((seen, histories.user_numbers()))]
         if self.candidates is None:
             return histories.indptr, seen

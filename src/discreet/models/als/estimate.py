@@ -352,12 +352,11 @@ class ItemPosterior:
         return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
     def probed(self, n: int, observed: Observation, limit: float = 2.0) -> float:
-        """After item steps whose columns from the n-th on were random probes: the variance of these, 0 to drop them.
+        """After an item step whose columns from the n-th on were random probes: the variance of these, 0 to drop them.
 
         If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says
         how far probes have to move, and becomes their variance, unless it could be a fluctuation of the noise, of up to
-        `limit` standard deviations, or an error in the assumed size of the ratings' own noise. What is known of other
-        columns is as before these steps.
+        `limit` standard deviations, or an error in the assumed size of the ratings' own noise.
         """
         # H_j is shares_j times the gain, whose rows of the probes are (others, among): g^T C_j g is linear in C_j.
         others, among = np.hsplit(observed.gain[n:], [n])
@@ -582,13 +581,6 @@ class Observation:
         """The variance of e_j, (items, k)."""
         noise: Array = self.squares[:, None] * np.diagonal(self.noise)
         return noise
-
-    def after(self, earlier: Observation | None, n: int) -> Observation:
-        """The average of this step and of n earlier ones."""
-        if earlier is None:
-            return self
-        gain, sums = (a + (b - a) / (n + 1) for a, b in ((earlier.gain, self.gain), (earlier.sums, self.sums)))
-        return replace(self, gain=gain, sums=sums, std=self.std / math.sqrt(n + 1))
 
     def first(self, n: int) -> Observation:
         """Of the first n columns alone."""

@@ -64,7 +64,7 @@ class DPALS(PrivateModel):
     - with objective="both", what is chosen together and rated highly, for lists (bounds 1), as `DPSVD` does;
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
       of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
-      first steps, random probe columns look for tastes that no other column explains.
+      first step, random probe columns look for tastes that no other column explains.
 
     With objective="both", the model also learns what people choose and like, from the releases that `DPSVD` makes of
     ratings as graded likes, which share the budget; `recommend` then ranks by that, `similar_items` and `explain` are
@@ -88,7 +88,7 @@ class DPALS(PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: Item steps, which share one budget; by default 12 to 16, by epsilon, or 2 where a small catalog's
+        n_steps: Item steps, which share one budget; by default 5 to 16, by epsilon, or 2 where a small catalog's
             residuals are used.
         n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated

@@ -167,7 +167,6 @@ class Training:
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         nothing = np.zeros(items.covariance.shape[1:])
         pooled, noise, least, shrink = Pooled(nothing, nothing), self.noise, 1.0, 1.0
-        first, seen, spread = items, None, 0.0
         for at in range(self.n_steps):
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = replace(self._step(items, frequencies, mean, weight), shrink=shrink)
@@ -182,15 +181,12 @@ class Training:
             observed = Observation.of(sums, shared, pooled, frequencies, vectors, bias_weight=weight, clip=s.step_clip)
             least = observed.variance[0] if at == 0 else least
             self.noise = min(noise * observed.variance[1] / least, 1.0)
-            if k > known and not spread:
-                seen = observed.after(seen, at)
-                spread = first.probed(known, seen, FLUCTUATION if self.known else 2.0)
+            if at == 0 and k > known:
+                spread = items.probed(known, observed, FLUCTUATION if self.known else 2.0)
                 observed = observed if spread else observed.first(known)
                 estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors, own = estimate.items, observed.vectors, observed.own
-            if k > known and not spread and at + 1 < s.n_trial:
-                items = items.with_probes(n_others)
         self._keep_steps(estimate, own)
         return items
 
@@ -358,7 +354,6 @@ class Settings:
     Attributes:
         shares: Label -> share of mu^2, or (share, count).
         n_steps: Item steps.
-        n_trial: How many of them random probe columns get to show something.
         exponent: Users weigh their items by popularity^-exponent.
         bias_clip: Bound of a user's contribution to the item biases.
         step_clip: The length of a user's contribution to an item step.
@@ -370,7 +365,6 @@ class Settings:
 
     shares: dict[str, float | tuple[float, int]]
     n_steps: int
-    n_trial: int = 1
     exponent: float = 0.4
     bias_clip: float = 1.0
     step_clip: float = 0.3
@@ -480,10 +474,6 @@ def settings(
         shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
     if lists:
         shares = _with_lists(shares, mu * n_users, residual)
-    level = min(budget_level, 1.0)
-    # Further steps cost time alone. With lists, popularity may take the lines of some: then these are larger.
-    usual = 5 + round(7 * budget_level) if lists else 12 + round(4 * level)
-    steps = n_steps or (2 if residual and pays else usual)
+    steps = n_steps or (2 if residual and pays else 5 + round(7 * budget_level))
     shared = _with_steps(shares, steps)
-    trial = max(round(steps * (0.25 - 0.19 * level)), 1)  # with a small budget, one step would not tell
-    return Settings(shared, steps, trial, n_frequent=n_frequent, residual=residual, signal=mu * n_users)
+    return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)
