@@ -37,6 +37,14 @@ def test_ctrl_c_while_modules_are_imported(module: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "discreet: stopped\n")
 
 
+def test_ctrl_c_while_options_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("discreet.cli.common.Group.parse_args", interrupted)
+    assert run("doctor", code=130) == "discreet: stopped\n"
+
+
 @pytest.mark.parametrize(
     ("command", "argument"),
     [

@@ -140,6 +140,12 @@ class Commands(TyperGroup):
             formatter.write_dl(rows)
 
 
+def stopped(said: str = "") -> typer.Exit:
+    """Say that Ctrl-C has stopped the command."""
+    typer.echo(f"discreet: stopped{said and '; '}{said}", err=True)
+    return typer.Exit(130)
+
+
 class Group(Commands):
     """All commands. An error becomes one line on standard error and an exit code, or with --debug a traceback."""
 
@@ -148,6 +154,13 @@ class Group(Commands):
         ctx.meta[TYPED] = list(args)
         return super().parse_args(ctx, args)
 
+    def make_context(self, *given: Any, **named: Any) -> Any:
+        """Parse what was typed; Ctrl-C says the same here as while a command runs."""
+        try:
+            return super().make_context(*given, **named)
+        except KeyboardInterrupt:
+            raise stopped() from None
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
@@ -155,8 +168,7 @@ class Group(Commands):
         except BrokenPipeError:  # `discreet ... | head` has read enough; click exits quietly
             raise
         except KeyboardInterrupt:
-            typer.echo("discreet: stopped", err=True)
-            raise typer.Exit(130) from None
+            raise stopped() from None
         except Exception as error:
             if isinstance(error, OSError) and error.filename is not None:
                 error = DataError(f"{str(error.filename)!r}: {error.strerror}")
@@ -372,8 +384,7 @@ def nothing_spent(more: bool = False) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"discreet: stopped; nothing {'more ' if more else ''}was spent", err=True)
-        raise typer.Exit(130) from None
+        raise stopped(f"nothing {'more ' if more else ''}was spent") from None
 
 
 @contextmanager
