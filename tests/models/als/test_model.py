@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import discreet
@@ -13,7 +14,7 @@ from discreet.data import Interactions
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.als.contributions import FOLDS, USER_CHOICES, USER_VECTOR, Extension, ItemStep, own_moments
-from discreet.models.als.estimate import MAGNITUDES
+from discreet.models.als.estimate import MAGNITUDES, ItemPosterior
 from discreet.models.als.model import DPALS
 from discreet.models.als.training import EXTENSION, GRAM, SECOND_MOMENT, USERS, settings
 from discreet.models.base import Model
@@ -359,6 +360,20 @@ def test_tastes_without_biases_are_found() -> None:
     ledger = discreet.Ledger(epsilon=5, delta=DELTA, noise_source=InsecureSeededNoise(0))
     model = discreet.DPALS(epsilon=5, delta=DELTA).fit(train, ledger=ledger)
     assert np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)) < 0.1 * np.std(test.values)
+
+
+def test_random_columns_that_noise_explains_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where the first step takes noise for structure, as it does now and then."""
+    users, items = np.divmod(np.random.default_rng(0).permutation(2000 * 100)[:40_000], 100)
+    noise = np.random.default_rng(1).uniform(1, 5, len(users))
+    table = {"user": users, "item": items, "value": noise}
+    data = discreet.read(pa.table(table), user="user", item="item", value="value", items=range(100), value_range=(1, 5))
+    monkeypatch.setattr(ItemPosterior, "probed", lambda *_: 0.04)
+    fitted = DPALS(epsilon=1.0, delta=1e-6, n_steps=6).fit(data, ledger=seeded(1.0))
+    assert fitted.known_others_.shape[1] == 0
+    tastes = discreet.datasets.synthetic_low_rank(3000, 300, 3, random_state=0)
+    fitted = DPALS(epsilon=5.0, delta=1e-6, n_steps=6).fit(tastes, ledger=seeded(5.0))
+    assert fitted.known_others_.shape[1] > 0
 
 
 def test_public_features_help() -> None:

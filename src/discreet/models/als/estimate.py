@@ -351,6 +351,10 @@ class ItemPosterior:
         columns = np.random.default_rng(seed).standard_normal((len(self.mean), PROBES))
         return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
+    def first(self, n: int) -> ItemPosterior:
+        """Of the first n columns alone."""
+        return ItemPosterior(self.mean[:, :n].copy(), self.covariance[:, :n, :n].copy())
+
     def probed(self, n: int, observed: Observation, limit: float = 2.0) -> float:
         """After an item step whose columns from the n-th on were random probes: the variance of these, 0 to drop them.
 

@@ -51,6 +51,20 @@ class StepInformation:
         own = self.own[0], columns.T @ self.own[1] @ columns * scale**2
         return StepInformation(precision, self.information @ columns / (inflation * scale), own)
 
+    def first(self, k: int) -> StepInformation:
+        """Of the first k columns alone."""
+        own = self.own[0], self.own[1][:k, :k]
+        return StepInformation(self.precision[:, :k, :k], self.information[:, :k], own)
+
+    def proves(self, k: int, limit: float = FLUCTUATION) -> bool:
+        """Whether what is observed of the columns from the k-th on exceeds noise, by `limit` standard deviations."""
+        observed = np.flatnonzero(np.trace(self.precision, axis1=1, axis2=2) > 0)
+        variance = np.linalg.inv(self.precision[observed])
+        phi = np.einsum("jab,jb->ja", variance, self.information[observed])[:, k:]
+        own = self.own[0][observed, None] * np.diagonal(self.own[1])[k:]
+        excess = phi**2 / (np.diagonal(variance, axis1=1, axis2=2)[:, k:] + own) - 1
+        return bool(excess.sum() > limit * math.sqrt(2 * excess.size))
+
 
 @dataclass(frozen=True)
 class KnownPairs:
@@ -146,24 +160,14 @@ class Knowledge:
         )
 
     def proven(self) -> Knowledge:
-        """Without the other columns, if what steps have observed of them could be a fluctuation of the noise.
-
-        A single fit that takes noise for structure loses little, but each continuation would lose it again.
-        """
-        n, s = self.others.shape[1], self.steps
-        k = s.precision.shape[1] - n
-        observed = np.flatnonzero(np.trace(s.precision, axis1=1, axis2=2) > 0)
-        if not n:
+        """Without the other columns, if what several fits have observed of them could be a fluctuation of the noise."""
+        n = self.others.shape[1]
+        k = self.steps.precision.shape[1] - n
+        if not n or self.steps.proves(k):
             return self
-        variance = np.linalg.inv(s.precision[observed])
-        phi = np.einsum("jab,jb->ja", variance, s.information[observed])[:, k:]
-        own = s.own[0][observed, None] * np.diagonal(s.own[1])[k:]
-        noise = np.diagonal(variance, axis1=1, axis2=2)[:, k:] + own
-        excess = phi**2 / noise - 1
-        if excess.sum() > FLUCTUATION * math.sqrt(2 * excess.size):
-            return self
-        steps = StepInformation(s.precision[:, :k, :k], s.information[:, :k], (s.own[0], s.own[1][:k, :k]))
-        return replace(self, steps=steps, others=self.others[:, :0], others_variance=self.others_variance[:, :0])
+        return replace(
+            self, steps=self.steps.first(k), others=self.others[:, :0], others_variance=self.others_variance[:, :0]
+        )
 
     def with_users(self, release: Noisy) -> tuple[Noisy, Array]:
         """The moments of all users, pooled; and what to keep of them."""

@@ -40,7 +40,7 @@ from discreet.models.als.estimate import (
     UserStatistics,
     residual_columns,
 )
-from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, standing_of
+from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, StepInformation, standing_of
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.spectral.choices import LABELS as LISTS
 from discreet.models.spectral.choices import Choices, choice_shares, learn_choices, with_popularity
@@ -163,6 +163,7 @@ class Training:
         n_others, own = known - self.first_other, (np.zeros(m), np.zeros((known, known)))
         probes = self.n_steps and n_others <= MOST_OTHERS
         items = estimate.items.with_probes(n_others) if probes else estimate.items
+        limit = FLUCTUATION if self.known else 2.0  # each continuation would lose again what false columns cost
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         nothing = np.zeros(items.covariance.shape[1:])
@@ -182,22 +183,29 @@ class Training:
             least = observed.variance[0] if at == 0 else least
             self.noise = min(noise * observed.variance[1] / least, 1.0)
             if at == 0 and k > known:
-                spread = items.probed(known, observed, FLUCTUATION if self.known else 2.0)
+                spread = items.probed(known, observed, limit)
                 observed = observed if spread else observed.first(known)
                 estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors, own = estimate.items, observed.vectors, observed.own
-        self._keep_steps(estimate, own)
-        return items
+        return self._settled(estimate, own, known, limit)
 
-    def _keep_steps(self, estimate: ItemEstimate, own: ByItem) -> None:
-        others = estimate.before.mean[:, self.first_other :], estimate.before.variance[:, self.first_other :]
-        information = np.concatenate([estimate.precision, estimate.information[:, :, None]], axis=2)
+    def _settled(self, estimate: ItemEstimate, own: ByItem, known: int, limit: float) -> ItemPosterior:
+        """After the last step; without random columns, if the first one took noise for structure."""
+        seen = StepInformation(estimate.precision, estimate.information, own)
+        if len(own[1]) > known and not seen.proves(known, limit):
+            seen = seen.first(known)
+            estimate = ItemEstimate.of(estimate.before.first(known), seen.precision, seen.information, seen.own)
+        self._keep_steps(estimate.before, seen)
+        return estimate.items
+
+    def _keep_steps(self, before: ItemPosterior, seen: StepInformation) -> None:
+        information = np.concatenate([seen.precision, seen.information[:, :, None]], axis=2)
         self.kept |= {
             "known_steps_": information.astype(np.float32),
-            "known_own_size_": own[0],
-            "known_own_": own[1],
-            "known_others_": np.column_stack(others),
+            "known_own_size_": seen.own[0],
+            "known_own_": seen.own[1],
+            "known_others_": np.column_stack([each[:, self.first_other :] for each in (before.mean, before.variance)]),
         }
 
     def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
