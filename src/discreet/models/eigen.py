@@ -100,12 +100,11 @@ def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, A
     Noise raises an eigenvalue t, which is undone here, and turns its vector by an angle with squared cosine
     1 - edge^2 / 4t^2, the share of a direction to believe. Eigenvalues are in falling order.
     """
-    n, most = len(matrix), min(most, len(matrix))
     with single_threaded_blas():
-        values, vectors = eigh(matrix, subset_by_index=[n - most, n - 1])
-    clear = values > clear_of(edge, n)
-    true = without_noise(values[clear][::-1], edge)
-    return true, 1 - (edge / (2 * true)) ** 2, vectors[:, clear][:, ::-1]
+        values, vectors = eigh(matrix, subset_by_value=[clear_of(edge, len(matrix)), np.inf])
+    values, vectors = values[::-1][:most], vectors[:, ::-1][:, :most]
+    true = without_noise(values, edge)
+    return true, 1 - (edge / (2 * true)) ** 2, vectors
 
 
 def rating_directions(matrix: Array, edge: float, rank: int | None) -> Array:
