@@ -368,7 +368,7 @@ def test_random_columns_that_noise_explains_do_not_stay(monkeypatch: pytest.Monk
     noise = np.random.default_rng(1).uniform(1, 5, len(users))
     table = {"user": users, "item": items, "value": noise}
     data = discreet.read(pa.table(table), user="user", item="item", value="value", items=range(100), value_range=(1, 5))
-    monkeypatch.setattr(ItemPosterior, "probed", lambda *_: 0.04)
+    monkeypatch.setattr(ItemPosterior, "probed", lambda *given: 0.04 if given[-1] < 4 else 0.0)  # not quite sure
     fitted = DPALS(epsilon=1.0, delta=1e-6, n_steps=6).fit(data, ledger=seeded(1.0))
     assert fitted.known_others_.shape[1] == 0
     tastes = discreet.datasets.synthetic_low_rank(3000, 300, 3, random_state=0)

@@ -160,7 +160,7 @@ class Training:
         if self.known is not None:
             steps = self.known.steps
             estimate = ItemEstimate.of(items, steps.precision, steps.information, steps.own)
-        n_others, own = known - self.first_other, (np.zeros(m), np.zeros((known, known)))
+        n_others, own, sure = known - self.first_other, (np.zeros(m), np.zeros((known, known))), 1.0
         probes = self.n_steps and n_others <= MOST_OTHERS
         items = estimate.items.with_probes(n_others) if probes else estimate.items
         limit = FLUCTUATION if self.known else 2.0  # each continuation would lose again what false columns cost
@@ -183,15 +183,15 @@ class Training:
             least = observed.variance[0] if at == 0 else least
             self.noise = min(noise * observed.variance[1] / least, 1.0)
             if at == 0 and k > known:
-                spread = items.probed(known, observed, limit)
+                spread, sure = (items.probed(known, observed, factor * limit) for factor in (1, 2))
                 observed = observed if spread else observed.first(known)
                 estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors, own = estimate.items, observed.vectors, observed.own
-        return self._settled(estimate, own, known, limit)
+        return self._settled(estimate, own, len(own[1]) if sure else known, limit)
 
     def _settled(self, estimate: ItemEstimate, own: ByItem, known: int, limit: float) -> ItemPosterior:
-        """After the last step; without random columns, if the first one took noise for structure."""
+        """After the last step: without the columns behind the known ones, if all steps show only noise along them."""
         seen = StepInformation(estimate.precision, estimate.information, own)
         if len(own[1]) > known and not seen.proves(known, limit):
             seen = seen.first(known)
