@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py [--copies 2 100] [--threads 16] [--private]
 
-Needs PyTorch and a GPU of NVIDIA's. The library does not use one; here is about the fastest way to do its work on one
+Needs PyTorch and a GPU of NVIDIA's. The library does not use one; here is a simple way to do its work on one
 with PyTorch: the table stays in the GPU's memory, rows are cut into segments, Gram matrices are products of a batch in
 TF32, systems are solved by a batched Cholesky or by three steps of conjugate gradients. Generated data of
 MovieLens-10M's size, each user repeated as often as --copies says: 2 has the size of MovieLens 20M, 100 a billion
