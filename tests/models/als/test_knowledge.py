@@ -132,6 +132,11 @@ def test_columns_that_noise_explains_are_dropped() -> None:
         assert after.steps.own[1].shape == (5 + kept, 5 + kept)
 
 
+def test_precisions_without_an_inverse_prove_nothing() -> None:
+    for precision in (np.zeros((3, 2, 2)), np.ones((3, 2, 2))):
+        assert not StepInformation(precision, np.zeros((3, 2)), (np.ones(3), np.eye(2))).proves(1)
+
+
 def test_directions_are_found_again() -> None:
     before = replace(known(4, 1.0), loadings=np.eye(3)[:, :2])
     places = np.zeros((4, 2))

@@ -20,6 +20,7 @@ from discreet.typing import Array
 
 N_BASE = 3  # columns that every model has: the bias, and two slopes
 SAME = 1e-12
+SINGULAR = 1e-9  # precisions this small, relative to others, are rounding
 # Standard deviations. A continuation looks again for what may be a fluctuation of the noise, month after month: with 2,
 # it would find one within a few years.
 FLUCTUATION = 3.0
@@ -58,8 +59,10 @@ class StepInformation:
 
     def proves(self, k: int, limit: float = FLUCTUATION) -> bool:
         """Whether what is observed of the columns from the k-th on exceeds noise, by `limit` standard deviations."""
-        observed = np.flatnonzero(np.trace(self.precision, axis1=1, axis2=2) > 0)
-        variance = np.linalg.inv(self.precision[observed])
+        size = np.trace(self.precision, axis1=1, axis2=2)
+        observed = np.flatnonzero(size > SINGULAR * size.max())
+        size = size[observed, None, None]
+        variance = np.linalg.inv(self.precision[observed] / size + SINGULAR * np.eye(self.precision.shape[1])) / size
         phi = np.einsum("jab,jb->ja", variance, self.information[observed])[:, k:]
         own = self.own[0][observed, None] * np.diagonal(self.own[1])[k:]
         excess = phi**2 / (np.diagonal(variance, axis1=1, axis2=2)[:, k:] + own) - 1
