@@ -56,7 +56,8 @@ CONSTANTS = (
         "NOISE_ERROR",
         "SCALE_ERROR",
     ),
-    *("PROBE_SIZE", "PROBE_SPREAD", "CHANGE", "AS_EXPECTED", "KERNEL_LENGTH", "LIFT", "GRAM_CLIP"),
+    *("PROBE_SIZE", "PROBE_SPREAD", "CHANGE", "AS_EXPECTED", "KERNEL_LENGTH", "LIFT", "GRAM_CLIP", "GRAM_SHARE"),
+    *("GRAM_LEAST", "PARTS"),
 )
 Change = dict[str, Any]
 # Name of a group -> alternatives to the default. Fields of Settings; shares, as factors; constants, in capitals.

@@ -60,12 +60,58 @@ def test_what_a_plan_did_not_declare_is_refused() -> None:
             reserved.release(COUNTS, 1, Gaussian(1.0), "counts")
         with pytest.raises(PrivacyError, match="set aside"):
             reserved.release(COUNTS, 1, Laplace(1000.0), "counts")
-        reserved.release(COUNTS, 1, Gaussian(100.0), "counts")
+        reserved.release(COUNTS, 1, plan.noise("counts", sensitivity=1), "counts")
         with pytest.raises(PrivacyError, match="used up"):
             reserved.release(COUNTS, 1, Gaussian(100.0), "counts")
         assert len(ledger.events) == 1
     with pytest.raises(PrivacyError, match="closed"):
         reserved.release(COUNTS, 1, Gaussian(100.0), "steps")
+
+
+def test_gaussian_releases_may_be_made_in_parts_of_their_cost() -> None:
+    """Of any size, until what the line sets aside is used up to the last unit of its cost."""
+    ledger, plan = budget(), Plan((Planned("steps", Cost(1000 << 60, 1), 3),))
+    with ledger.reserve(plan) as reserved:
+
+        def released(cost: Cost) -> int:
+            noise = Gaussian.for_cost(cost, sensitivity=1.0)
+            reserved.release(COUNTS, 1, noise, "steps")
+            return noise.cost(1.0).gaussian
+
+        used = released(Cost(1000 << 60, 1))
+        for _ in range(7):
+            used += released(Cost((1000 << 60) // 4, 1))
+        assert plan.left(ledger.events) == {"steps": 0}  # what is left is not a whole release
+        rest = (3000 << 60) - used
+        with pytest.raises(PrivacyError, match="used up"):
+            released(Cost(2 * rest, 1))
+        used += released(Cost(rest, 1))
+        assert used <= 3000 << 60
+        with pytest.raises(PrivacyError, match="used up"):
+            released(Cost(1 << 60, 1))
+    assert sum((event.cost for event in ledger.events), Cost()).within(plan.cost)
+    assert ledger.spent.mu == plan.cost.mu
+
+
+def test_parts_that_were_not_released_are_returned_as_whole_releases() -> None:
+    ledger, plan = budget(), Plan.gaussian(0.2, {"steps": (1.0, 4)})
+    with ledger.reserve(plan) as reserved:
+        for _ in range(3):
+            reserved.release(COUNTS, 1, plan.noise("steps", sensitivity=1, parts=2), "steps")
+        assert plan.left(ledger.events) == {"steps": 2}
+    assert ledger.spent.mu == pytest.approx(0.2 * math.sqrt(2 / 4))
+
+
+def test_other_noise_is_not_released_in_parts() -> None:
+    """There is no proof for it: half the epsilon of pure events does not add up like their pairs."""
+    ledger, plan = budget(), Plan((Planned("bits", Cost.of(PureEvent(0.2)), 2), Planned("counts", Cost.of_mu(0.1))))
+    with ledger.reserve(plan) as reserved:
+        for _ in range(2):
+            reserved.release(COUNTS, 1, Laplace(5.0), "bits")
+        with pytest.raises(PrivacyError, match="used up"):
+            reserved.release(COUNTS, 1, Laplace(5.0), "bits")
+        with pytest.raises(PrivacyError, match="more than the plan"):
+            reserved.release(COUNTS, 1, Laplace(10.0), "counts")
 
 
 def test_a_fit_that_fails_returns_what_it_did_not_release() -> None:

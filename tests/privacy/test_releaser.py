@@ -1,6 +1,7 @@
 """The releaser: noise that the plan pays for, several statistics from one pass, and secret samples."""
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,28 @@ def test_statistics_of_one_pass_are_those_of_two() -> None:
     for one, other in zip(together, apart, strict=True):
         assert np.array_equal(one.values, other.values)
         assert one.std == other.std
+
+
+def test_several_parts_take_the_place_of_one_release() -> None:
+    gram, steps = GramSum(RANK, 6.0), OuterSum((ITEMS, RANK), 0.3)
+    told: list[tuple[Fraction, str]] = []
+
+    def both(batch: Any) -> Any:
+        return np.array([person_["vectors"][0] for person_ in SOME]), outer(SOME)
+
+    with releasing(Plan.gaussian(1.0, {"Gram": (0.5, 2), "steps": (0.5, 2)})) as reservation:
+        releaser = Releaser(reservation, "add-remove", 1, lambda *given: told.append(given))
+        statistics = [("Gram", gram), ("steps", steps)]
+        whole = releaser.release_together(statistics, AllUsers(SOME), both)
+        for _ in range(3):
+            part = releaser.release_together(statistics, AllUsers(SOME), both, parts=3)
+            for one, other in zip(whole, part, strict=True):
+                assert other.std == pytest.approx(math.sqrt(3) * one.std)
+        with pytest.raises(PrivacyError, match="used up"):
+            releaser.release_together(statistics, AllUsers(SOME), both, parts=3)
+    for label in ("Gram", "steps"):
+        assert sum(amount for amount, name in told if name == label) == 2
+    assert reservation._ledger.spent.mu == pytest.approx(1.0)
 
 
 def test_releases_over_samples_cost_what_was_planned() -> None:

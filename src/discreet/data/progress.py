@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from fractions import Fraction
 from typing import Any
 
 PATIENCE = 1.5  # seconds before a bar appears
@@ -55,7 +56,7 @@ class Bar:
 
     def __init__(self, what: str, total: float | None = None, unit: str = "rows") -> None:
         self._what, self.total, self._unit = what, total, unit
-        self._done = 0.0
+        self._done: float | Fraction = 0
         self._start = time.monotonic()
         self._progress: Any = None
         self._callback = None if _quiet.get() else _callback.get()
@@ -68,16 +69,16 @@ class Bar:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def advance(self, amount: float, doing: str = "") -> None:
+    def advance(self, amount: float | Fraction, doing: str = "") -> None:
         """Record that more is done, and what."""
         self._done += amount
         if self._callback is not None:
-            self._callback(self._what, self._done, self.total, doing)
+            self._callback(self._what, float(self._done), self.total, doing)
         if self._wanted and self._progress is None and time.monotonic() - self._start > PATIENCE:
             self._show()
         if self._progress is not None:
             description = f"{self._what}: {doing}" if doing else self._what
-            self._progress.update(self._task, completed=self._done, total=self.total, description=description)
+            self._progress.update(self._task, completed=float(self._done), total=self.total, description=description)
 
     def close(self) -> None:
         """Remove the bar."""

@@ -299,7 +299,8 @@ class PrivateModel(Model):
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         if after is not None:
             guarantee = after.guarantee + guarantee
-        notes = [_STOPPED.format(made=len(events), planned=planned)] if len(events) < planned else []
+        left = sum(plan.left(events).values())
+        notes = [_STOPPED.format(made=planned - left, planned=planned)] if left else []
         for note in large_delta(self.delta, self._people(learned, plan)):
             notes.append(note)
             warnings.warn(note, stacklevel=5)

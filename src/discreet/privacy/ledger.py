@@ -8,8 +8,7 @@ source of their secret randomness.
 import json
 import math
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -48,7 +47,10 @@ _DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian", "threshold_delta": 0.0
 
 @dataclass(frozen=True)
 class Planned:
-    """One line of a plan: `count` releases with one label, each of at most this cost."""
+    """One line of a plan: `count` releases with one label, each of at most this cost.
+
+    What Gaussian releases cost adds up, so several cheaper ones may take the place of one.
+    """
 
     label: str
     cost: Cost
@@ -63,6 +65,12 @@ class Planned:
     def total(self) -> Cost:
         """The cost of all its releases."""
         return self.cost * self.count
+
+    def left(self, costs: Sequence[Cost]) -> int:
+        """How many of its releases are left after releases of these costs: docs/proofs/composition.md, section 3."""
+        if self.cost.events:
+            return self.count - len(costs)
+        return self.count + -sum(cost.gaussian for cost in costs) // self.cost.gaussian
 
 
 @dataclass(frozen=True)
@@ -98,18 +106,31 @@ class Plan:
         """The cost of the whole plan."""
         return sum((line.total for line in self.lines), Cost())
 
+    def left(self, events: Iterable[Entry]) -> dict[str, int]:
+        """How many releases of each line are left after some releases."""
+        costs: dict[str, list[Cost]] = {line.label: [] for line in self.lines}
+        for event in events:
+            costs[event.label].append(event.cost)
+        return {line.label: line.left(costs[line.label]) for line in self.lines}
+
     def to_json(self) -> list[dict[str, Any]]:
         """Plain values."""
         return [{"label": line.label, "cost": line.cost.to_json(), "count": line.count} for line in self.lines]
+
+    @classmethod
+    def from_json(cls, lines: Iterable[dict[str, Any]]) -> "Plan":
+        """From plain values."""
+        return cls(tuple(Planned(line["label"], Cost.from_json(line["cost"]), line["count"]) for line in lines))
 
     def __getitem__(self, label: str) -> Planned:
         if found := [line for line in self.lines if line.label == label]:
             return found[0]
         raise PrivacyError(f"label: {label!r} is not in the plan, which has {', '.join(x.label for x in self.lines)}")
 
-    def noise(self, label: str, *, sensitivity: float, symmetric: bool = False) -> Gaussian:
-        """The least Gaussian noise that this line of the plan pays for."""
-        return Gaussian.for_cost(self[label].cost, sensitivity=sensitivity, symmetric=symmetric)
+    def noise(self, label: str, *, sensitivity: float, symmetric: bool = False, parts: int = 1) -> Gaussian:
+        """The least Gaussian noise that this line of the plan pays for, for each of several parts of a release."""
+        cost = Cost(self[label].cost.gaussian // parts, 1)
+        return Gaussian.for_cost(cost, sensitivity=sensitivity, symmetric=symmetric)
 
 
 @dataclass(frozen=True)
@@ -475,10 +496,10 @@ class Ledger:
         with self._store.transaction() as transaction:
             opening, entries = _opening(transaction, reservation)
             if all(entry.kind != "close" for entry in entries):
-                used = Counter(entry.label for entry in entries if entry.kind == "release")
-                unused = Cost()
-                for line in [] if opening.body["firm"] else opening.body["lines"]:
-                    unused += Cost.from_json(line["cost"]) * (line["count"] - used[line["label"]])
+                unused, plan = Cost(), Plan.from_json(opening.body["lines"])
+                if not opening.body["firm"]:
+                    left = plan.left(entry for entry in entries if entry.kind == "release")
+                    unused = sum((plan[label].cost * count for label, count in left.items()), Cost())
                 transaction.append("close", {"reservation": reservation, "cost": unused.to_json()})
 
     def open_reservations(self) -> list[str]:
@@ -626,15 +647,14 @@ def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[En
 
 def _require_planned(opening: Entry, entries: list[Entry], label: str, cost: Cost) -> None:
     """Raise unless the plan has such a release left, at no less than its cost."""
-    lines = {line["label"]: line for line in opening.body["lines"]}
-    if label not in lines:
-        raise PrivacyError(f"label: {label!r} is not in the plan, which has {', '.join(lines)}")
+    line = Plan.from_json(opening.body["lines"])[label]
     if any(entry.kind == "close" for entry in entries):
         raise PrivacyError("reservation: it is closed, and what it had left was returned")
-    if sum(entry.kind == "release" and entry.label == label for entry in entries) >= lines[label]["count"]:
-        raise PrivacyError(f"label: the plan's releases of {label!r} are used up")
-    if not cost.within(Cost.from_json(lines[label]["cost"])):
+    if not cost.within(line.cost):
         raise PrivacyError(f"noise: {label!r} would cost more than the plan set aside for it")
+    made = [entry.cost for entry in entries if entry.kind == "release" and entry.label == label]
+    if line.left([*made, cost]) < 0:
+        raise PrivacyError(f"label: the plan's releases of {label!r} are used up")
 
 
 def _require_known(settings: Mapping[str, Any]) -> None:

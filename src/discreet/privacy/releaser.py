@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,14 +85,14 @@ class Releaser:
         reservation: Pays for the releases.
         adjacency: Of the guarantee.
         n_jobs: Number of threads, as in scikit-learn.
-        progress: Called after each release with 1, as each is a pass over the users, and its label.
+        progress: Called after each release with 1, or its part of a planned one, and its label.
         unproved: Whether to accept sensitivities that a paper prints but that are wrong. Then there is no guarantee.
     """
 
     reservation: Reservation
     adjacency: str
     n_jobs: int | None
-    progress: Callable[[int, str], None] | None = None
+    progress: Callable[[Fraction, str], None] | None = None
     unproved: bool = False
 
     def __post_init__(self) -> None:
@@ -101,11 +102,11 @@ class Releaser:
         """The noise that the plan pays for."""
         return self._calibrated(label, statistic)[1]
 
-    def _calibrated(self, label: str, statistic: Statistic) -> tuple[float, Gaussian]:
+    def _calibrated(self, label: str, statistic: Statistic, parts: int = 1) -> tuple[float, Gaussian]:
         plan = self.reservation.plan
 
         def noise_for(sensitivity: float) -> Gaussian:
-            return plan.noise(label, sensitivity=sensitivity, symmetric=statistic.symmetric)
+            return plan.noise(label, sensitivity=sensitivity, symmetric=statistic.symmetric, parts=parts)
 
         return statistic.calibrated(self.adjacency, noise_for)
 
@@ -132,19 +133,20 @@ class Releaser:
             yield self._released(label, encoder, total.copy(), declared, what=what)
 
     def release_together(
-        self, statistics: Sequence[tuple[str, Statistic]], users: Users, contribution: Contribution
+        self, statistics: Sequence[tuple[str, Statistic]], users: Users, contribution: Contribution, *, parts: int = 1
     ) -> list[Noisy]:
         """Make several statistics with equally many columns public, each with its label, from one pass over the users.
 
-        `contribution` returns a tuple with the contribution to each.
+        `contribution` returns a tuple with the contribution to each. With `parts`, each costs only that part of a
+        planned release, so that so many take the place of one.
         """
-        calibrated = [self._calibrated(label, statistic) for label, statistic in statistics]
+        calibrated = [self._calibrated(label, statistic, parts) for label, statistic in statistics]
         pairs = zip(statistics, calibrated, strict=True)
         stacked = Stacked(tuple(statistic.encoder(noise.std) for (_, statistic), (_, noise) in pairs))
-        parts = stacked.split(self._sum(stacked, users, contribution))
+        sums = stacked.split(self._sum(stacked, users, contribution))
         return [
-            self._released(label, encoder, part.copy(), declared)
-            for (label, _), (encoder, part), declared in zip(statistics, parts, calibrated, strict=True)
+            self._released(label, encoder, total.copy(), declared, parts=parts)
+            for (label, _), (encoder, total), declared in zip(statistics, sums, calibrated, strict=True)
         ]
 
     def release_sampled(
@@ -200,11 +202,12 @@ class Releaser:
         rate: float | None = None,
         *,
         what: str = "",
+        parts: int = 1,
     ) -> Noisy:
         if total.shape != encoder.shape or total.dtype != np.int64:
             raise PrivacyError(f"label: {label!r} was added up to another shape or type than its statistic has")
         sums, (sensitivity, noise) = GridArray(encoder.finish(total), encoder.grid, spare=True), declared
-        return Noisy(self._public(label, sums, sensitivity, noise, rate=rate, what=what), noise.std)
+        return Noisy(self._public(label, sums, sensitivity, noise, parts, rate=rate, what=what), noise.std)
 
     def release_entries(self, label: str, statistic: EntryStatistic, bits: Array, noise: Noise) -> Array:
         """Make a statistic of the secret bits of all entries public, with noise that the plan pays for."""
@@ -221,8 +224,10 @@ class Releaser:
         units = GridArray(np.rint(matrix / grid.step).astype(np.int64), grid)
         return Noisy(self._public(label, units, sensitivity, noise), noise_std(noise, matrix.size))
 
-    def _public(self, label: str, statistic: GridArray, sensitivity: float, noise: Noise, **options: Any) -> Array:
+    def _public(
+        self, label: str, statistic: GridArray, sensitivity: float, noise: Noise, parts: int = 1, **options: Any
+    ) -> Array:
         released = self.reservation.release(statistic, sensitivity, noise, label, **options)
         if self.progress is not None:
-            self.progress(1, label)
+            self.progress(Fraction(1, parts), label)
         return released

@@ -16,8 +16,9 @@ from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.als.contributions import FOLDS, USER_CHOICES, USER_VECTOR, Extension, ItemStep, own_moments
 from discreet.models.als.estimate import MAGNITUDES, ItemPosterior
 from discreet.models.als.model import DPALS
-from discreet.models.als.training import EXTENSION, GRAM, SECOND_MOMENT, USERS, settings
+from discreet.models.als.training import EXTENSION, GRAM, PARTS, SECOND_MOMENT, STEP, USERS, settings
 from discreet.models.base import Model
+from discreet.privacy import Cost
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import moved, record, replay
@@ -360,6 +361,58 @@ def test_tastes_without_biases_are_found() -> None:
     ledger = discreet.Ledger(epsilon=5, delta=DELTA, noise_source=InsecureSeededNoise(0))
     model = discreet.DPALS(epsilon=5, delta=DELTA).fit(train, ledger=ledger)
     assert np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)) < 0.1 * np.std(test.values)
+
+
+def test_item_steps_are_made_in_parts_where_tastes_are_found() -> None:
+    """Only then, and never if their number was asked for; what they cost together is what was planned."""
+    tastes = discreet.datasets.synthetic_low_rank(3000, 300, 3, random_state=0)
+    plain = discreet.datasets.movielens_like(1000, 500, 30_000, random_state=0)
+    for data, given, expected in (
+        (tastes, {}, lambda planned: 1 + PARTS * (planned - 1)),
+        (tastes, {"n_steps": 6}, lambda planned: planned),
+        (plain, {}, lambda planned: planned),
+    ):
+        done: list[float] = []
+        ledger = seeded(5.0)
+        with discreet.on_progress(lambda what, n, total, doing, done=done: done.append(n / total)):  # type: ignore[misc]
+            model = DPALS(epsilon=5.0, delta=1e-6, **given).fit(data, ledger=ledger)
+        plan = model.plan(data.n_items)
+        labels = [event.label for event in ledger.events]
+        assert labels.count(STEP) == labels.count(GRAM) == expected(plan[STEP].count)
+        assert sum((event.cost for event in ledger.events), Cost()).within(plan.cost)
+        assert model.guarantee_.cost == plan.cost
+        skipped = plan.left(ledger.events)
+        assert skipped.pop(EXTENSION, 0) in (0, 1)  # without directions
+        assert not any(skipped.values())
+        assert done[-1] in (1, 1 - 1 / sum(line.count for line in plan.lines))
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_one_person_moves_parts_of_steps_by_their_bound_and_no_more(monkeypatch: Any, adjacency: Any) -> None:
+    """Also where the first step has found columns, so that there are more of them and more noise."""
+    rng = np.random.default_rng(0)
+    left, right = rng.normal(size=(800, 3)), rng.normal(size=(60, 3))
+    rows = [
+        (f"user {user:03}", int(item), float(np.clip(3 + left[user] @ right[item] / 2, 1, 5)))
+        for user in range(800)
+        for item in rng.choice(60, 30, replace=False)
+    ]
+    one, other = {7: 1.0}, {7: 5.0}
+
+    def data(*extra: dict[int, float]) -> Interactions:
+        more = [("x", item, rating) for history in extra for item, rating in history.items()]
+        return discreet.read([*rows, *more], items=list(range(60)), value_range=(1, 5))
+
+    def make() -> DPALS:
+        return DPALS(epsilon=50.0, delta=DELTA, adjacency=adjacency)
+
+    neighbor = data(other) if adjacency == "replace" else data()
+    ledger = seeded(50.0, adjacency=adjacency)
+    make().fit(data(one), ledger=ledger)
+    assert [event.label for event in ledger.events].count(STEP) > make().plan(60)[STEP].count
+    found = replay(monkeypatch, make, data(one), neighbor, adjacency=adjacency)
+    assert max(found.values()) <= 1
+    assert found[STEP] >= 0.95, found
 
 
 def test_random_columns_that_noise_explains_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ GAIN_ERROR, NOISE_ERROR = 0.5, 0.2  # relative errors of that, and of the rating
 PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.07, 0.2  # random probe columns: how many, their size, how far they may grow
 WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against factors in item steps
 GRAM_FREEDOM = 2.0  # of the prior of users' shared Gram matrix: the relative variance of its diagonal is 1
+GRAM_LEAST = 0.2  # of a direction that noise hides, in that matrix, over what an average one has
 USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is known
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
@@ -546,7 +547,10 @@ class Observation:
         c, sizes = frequencies.sums, np.append(bias_weight, np.ones(len(vectors)))
         usual = clip * c.sum() / math.sqrt(bias_weight**2 + vectors.sum()) * np.append(1.0, vectors)
         values, vectors = np.linalg.eigh(_shrunken(pooled, usual) * np.outer(sizes, sizes))
-        K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
+        # Noise may hide a direction. It counts as one in which users do vary, or else nothing would be learned of it.
+        std = np.sqrt(np.mean(np.square(pooled.std * np.outer(sizes, sizes))))
+        hidden = min(noise_edge(std, len(sizes)), GRAM_LEAST * values.mean())
+        K = (vectors * np.maximum(values, max(hidden, 1e-3 * max(values[-1], 1e-12)))) @ vectors.T
         noise = clip**2 / np.trace(K) * K  # a user's part has that length, and is noise for the most
         vectors = np.diagonal(K)[1:] / K[0, 0] * bias_weight**2
         # What a user's residuals are scaled by is clip / (their length times that of the vectors), and adds up to K.

@@ -51,7 +51,7 @@ class DPALS(PrivateModel):
         sum over their items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + l a_i^2 + k |u_i - p_i|^2
 
     (in a unit in which ratings spread by about 1; the weight l follows from how far users' means spread, k is at most
-    1.8 and falls with what predictions leave unexplained, and the prior mean p_i follows from which items they have).
+    1.8, both fall with what predictions leave unexplained, and the prior mean p_i follows from which items they have).
     It costs nothing, because only the user sees the result.
     The first columns of v_j are the item's bias and popularity: users differ in how far they follow the common taste.
     Items are learned from noisy sums over users:
@@ -64,7 +64,8 @@ class DPALS(PrivateModel):
     - with objective="both", what is chosen together and rated highly, for lists (bounds 1), as `DPSVD` does;
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
       of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
-      first step, random probe columns look for tastes that no other column explains.
+      first step, random probe columns look for tastes that no other column explains. If there are any, each further
+      step is made in three parts, at a third of its cost each: later parts correct what earlier ones could not.
 
     With objective="both", the model also learns what people choose and like, from the releases that `DPSVD` makes of
     ratings as graded likes, which share the budget; `recommend` then ranks by that, `similar_items` and `explain` are
@@ -89,7 +90,7 @@ class DPALS(PrivateModel):
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
         n_steps: Item steps, which share one budget; by default 5 to 16, by epsilon, or 2 where a small catalog's
-            residuals are used.
+            residuals are used. If it is given, no step is made in parts.
         n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
             by "|"). They are public, and cost no privacy.
@@ -193,7 +194,7 @@ class DPALS(PrivateModel):
             "global_mean_": float((low + high) / 2 + unit * mean),
             "unit_": float(unit),
             "n_users_": float(frequencies.n_users),
-            "offset_penalty_": float(training.offset_penalty),
+            "offset_penalty_": float(training.offset_penalty * training.noise),
             "vector_penalty_": float(USER_VECTOR * training.noise),
             **training.kept,
         }
@@ -257,7 +258,7 @@ class DPALS(PrivateModel):
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             training = Training.of(releaser, self._continued(more, ratings.n_items), ratings)
-            training.known, training.noise = self._known(ratings.catalogue), self.vector_penalty_ / USER_VECTOR
+            training.known, training.noise = self._known(ratings.catalogue), self._noise
             return self._learned(training, *training.begin(item_features(ratings.catalogue, self.features or ())))
 
         with more._readied(ratings, reading) as table:
@@ -359,6 +360,11 @@ class DPALS(PrivateModel):
             )
 
     @property
+    def _noise(self) -> float:
+        """`Training.noise` after the last step."""
+        return self.vector_penalty_ / USER_VECTOR
+
+    @property
     def _n_kernel(self) -> int:
         """How many of the last factors are kernel columns, which are computed from the others."""
         return int(self.item_factors_.shape[1] - self.item_prior_.shape[1])
@@ -396,5 +402,5 @@ class DPALS(PrivateModel):
             base=COMMON_TASTE * factors[:, 0],
             loadings=factors,  # an item that is not in the second moment has the weight 0, and adds nothing
             weights=weights,
-            grading=Grading(self.global_mean_, self.offset_penalty_, self.unit_),
+            grading=Grading(self.global_mean_, self.offset_penalty_ / self._noise, self.unit_),
         )

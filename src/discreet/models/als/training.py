@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,8 @@ MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with th
 COLUMN_SIGNAL = 80.0
 USERS_BOUND = math.sqrt(5)
 GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
+GRAM_SHARE = 0.03  # of what an item step costs, for the shared Gram matrix
+PARTS = 3  # into which each item step is divided once the first has found tastes that no column explains
 GRAM_FILL = 0.5  # how much of that bound an average user may fill, by the steps before: with more, many are truncated
 
 
@@ -168,11 +171,12 @@ class Training:
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         nothing = np.zeros(items.covariance.shape[1:])
         pooled, noise, least, shrink = Pooled(nothing, nothing), self.noise, 1.0, 1.0
-        for at in range(self.n_steps):
+        at, left, parts = 0, Fraction(self.n_steps), 1  # left: of the planned ones
+        while left:
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = replace(self._step(items, frequencies, mean, weight), shrink=shrink)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
-            gram, sums = self.releaser.release_together(statistics, users, step)
+            gram, sums = self.releaser.release_together(statistics, users, step, parts=parts)
             unit = shrink * np.square(np.append(max(weight, 1.0), np.ones(k - 1)))
             shared = Pooled(*(each / np.sqrt(np.outer(unit, unit)) for each in (gram.values, gram.std)))
             pooled = _pooled(pooled, shared, at)
@@ -188,6 +192,8 @@ class Training:
                 estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors, own = estimate.items, observed.vectors, observed.own
+            at, left = at + 1, left - Fraction(1, parts)
+            parts = s.parts if len(items.mean[0]) > known else 1
         return self._settled(estimate, own, len(own[1]) if sure else known, limit)
 
     def _settled(self, estimate: ItemEstimate, own: ByItem, known: int, limit: float) -> ItemPosterior:
@@ -209,7 +215,7 @@ class Training:
         }
 
     def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
-        penalties = self.offset_penalty, USER_VECTOR * self.noise
+        penalties = self.offset_penalty * self.noise, USER_VECTOR * self.noise
         lift = LIFT / math.sqrt(self.noise)
         return ItemStep(items.means, frequencies, mean, *penalties, bias_weight, self.settings.step_clip, lift=lift)
 
@@ -369,6 +375,7 @@ class Settings:
         n_frequent: How many items are in it.
         residual: Whether it is that of residuals, not of co-occurrences.
         signal: mu times the number of users, as far as it is public.
+        parts: Into how many each item step is divided once the first has found tastes that no column explains.
     """
 
     shares: dict[str, float | tuple[float, int]]
@@ -380,6 +387,7 @@ class Settings:
     n_frequent: int = 400
     residual: bool = False
     signal: float = 0.0
+    parts: int = PARTS
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -453,7 +461,7 @@ def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> d
 def _with_steps(shares: dict[str, float], n_steps: int) -> dict[str, float | tuple[float, int]]:
     """Shares, and what they leave for item steps."""
     rest = 1 - math.fsum(shares.values())
-    return {**shares, GRAM: (0.02 * rest, n_steps), STEP: (rest - 0.02 * rest, n_steps)}
+    return {**shares, GRAM: (GRAM_SHARE * rest, n_steps), STEP: (rest - GRAM_SHARE * rest, n_steps)}
 
 
 def settings(
@@ -484,4 +492,5 @@ def settings(
         shares = _with_lists(shares, mu * n_users, residual)
     steps = n_steps or (2 if residual and pays else 5 + round(7 * budget_level))
     shared = _with_steps(shares, steps)
-    return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)
+    parts = 1 if n_steps else PARTS
+    return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users, parts=parts)
