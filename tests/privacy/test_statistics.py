@@ -23,9 +23,10 @@ from discreet.privacy import (
     Statistic,
     UserBatch,
     VectorSum,
+    statistics,
     truncate,
 )
-from discreet.privacy.statistics import EncodedEquations, countable
+from discreet.privacy.statistics import MOST_NUMBERS, ROUNDING, EncodedEquations, countable
 
 ITEMS, RANK = 6, 3
 HOSTILE = [math.nan, math.inf, -math.inf, 5e-324, -5e-324, -0.0, 1e308, -1e308, 1e-300, 1.0, -1.0, 0.5]
@@ -363,6 +364,16 @@ def test_encoded_equations_need_no_users() -> None:
     nobody = encoder.encode(batch_of([]), (np.zeros((0, RANK)), np.zeros(0), None))
     assert isinstance(nobody, EncodedEquations)
     assert not encoder.add(np.zeros(encoder.shape, np.int64), nobody, 1).any()
+
+
+def test_products_are_refused_where_rounding_could_exceed_their_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A row of n entries rounds by n 2^-53; the proof adds up 10 such terms, with columns that are orthonormal as far as
+    # float64 can tell.
+    assert 20 * MOST_NUMBERS * 2.0**-54 < 2 * ROUNDING
+    monkeypatch.setattr(statistics, "MOST_NUMBERS", 12)
+    ProductSum(np.eye(6)[:, :2], 1.0)
+    with pytest.raises(PrivacyError, match="at most 12 numbers"):
+        ProductSum(np.eye(7)[:, :2], 1.0)
 
 
 @settings(max_examples=20, deadline=None, derandomize=True)

@@ -214,7 +214,7 @@ class Releaser:
         if isinstance(statistic, AsPrinted) and not self.unproved:
             raise PrivacyError(f"label: {label!r} has no proof; nothing was released")
         if statistic.secret and self.reservation.keeps_releases:
-            raise PrivacyError(f"checkpoint: {label!r} must stay secret, and a checkpoint would keep it; fit without one")
+            raise PrivacyError(f"checkpoint: {label!r} must stay secret, but a checkpoint would keep it")
         sensitivity = statistic.sensitivity(self.adjacency, noise)
         return self._public(label, statistic.integers(bits, noise), sensitivity, noise)
 

@@ -51,7 +51,8 @@ SMALL = 1024  # columns of a Gram matrix up to which each batch of users has its
 NARROW = 64  # columns up to which BLAS is not worth its calls
 UP = 1 + 2.0**-40  # makes up for rounding in the arithmetic of a sensitivity
 BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, despite rounding
-ROUNDING = 2.0**-30  # relative; far more than the float64 error of a user's product with a vector
+MOST_NUMBERS = 1 << 24  # in a sum of products: a user has at most as many entries
+ROUNDING = 2.0**-26  # relative: more than all float64 errors in a user's product, with so many entries
 ROOM = 1 + 2.0**-30  # between the longest row of a `MeanSum` and its bound: no row is ever shortened to fit
 
 
@@ -424,7 +425,7 @@ class ProductSum(Statistic):
 
     For one vector, x (x . v) lies in the ball whose diameter runs from 0 to norm_squared * v: so two people's products,
     or a person's and 0, differ by at most `norm_squared`. For several vectors the bound for replace is sqrt 2 times
-    that. A contribution is the user's x on their own items.
+    that. A contribution is the user's x on their own items. There are at most `MOST_NUMBERS` numbers in the sum.
     """
 
     vectors: Array  # (items, r)
@@ -432,6 +433,8 @@ class ProductSum(Statistic):
 
     def __post_init__(self) -> None:
         positive("norm_squared", self.norm_squared)
+        if self.vectors.size > MOST_NUMBERS:
+            raise PrivacyError(f"vectors: their products are proved for at most {MOST_NUMBERS:,} numbers in all")
         gram = self.vectors.T @ self.vectors
         if not np.allclose(gram, np.eye(len(gram)), rtol=0, atol=2.0**-42):
             raise PrivacyError("vectors: orthonormal columns are needed")
