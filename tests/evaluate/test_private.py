@@ -263,7 +263,8 @@ def test_noise_intervals_cover_as_often_as_they_say(adjacency: Any) -> None:
     task = task_of(case, metrics)
     layout = private.mean_sum(task.metrics, None, adjacency)
     noise = Gaussian(layout.sensitivity(layout.adjacency) / 0.24)
-    sums = layout.encoder(noise.std).encode(None, private.contributions(task, collect(task)))
+    collected = collect(task)
+    sums = layout.encoder(noise.std).encode(collected, private.contributions(task, collected))
     ledger = Ledger(noise_source=InsecureSeededNoise(1), adjacency=adjacency)
     draws = ledger.release(
         GridArray(np.tile(sums, (2000, 1)), noise.grid()), layout.sensitivity(layout.adjacency), noise, "many"

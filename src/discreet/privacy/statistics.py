@@ -67,6 +67,11 @@ class UserBatch:
     indices: Array
     values: Array
 
+    @property
+    def n_users(self) -> int:
+        """How many users there are."""
+        return len(self.indptr) - 1
+
     @cached_property
     def counts(self) -> Array:
         """How many items each user has."""
@@ -103,6 +108,14 @@ def _only(batch: UserBatch, entries: Array, size: int) -> tuple[Array, Array]:
     """Items and entries in float64; entries that do not count are 0, at item 0."""
     values, (items, counts) = np.asarray(entries, np.float64), countable(batch, size)
     return items, values if counts is None else np.where(counts, values, 0.0)
+
+
+def _rows(batch: Any, contribution: Any) -> Array:
+    """Contributions with one row for each user; raises otherwise, since a user's second row is in no sensitivity."""
+    rows = np.asarray(contribution, np.float64)
+    if len(rows) != batch.n_users:
+        raise PrivacyError("contribution: one row for each user was declared")
+    return rows
 
 
 # -- the interface of a type of sum
@@ -258,7 +271,8 @@ class VectorSum(Statistic):
             return
         if entries.ndim != 2 or entries.shape[1] != size:
             raise PrivacyError(f"contribution: rows of {size} numbers were declared")
-        total += truncate(np.maximum(entries, least), bound=self.norm, grid=self.grid).sum(axis=0, dtype=np.int64)
+        rows = np.maximum(_rows(batch, entries), least)
+        total += truncate(rows, bound=self.norm, grid=self.grid).sum(axis=0, dtype=np.int64)
 
 
 # -- Gram matrices
@@ -328,7 +342,7 @@ class GramSum(Statistic):
         if np.ndim(contribution) == 2:
             if np.shape(contribution)[1] % size:
                 raise PrivacyError(f"contribution: rows of a multiple of {size} numbers were declared")
-            return truncate(contribution, bound=self.length, grid=self.grids[0]).reshape(-1, size)
+            return truncate(_rows(batch, contribution), bound=self.length, grid=self.grids[0]).reshape(-1, size)
         items, units = self.entries(batch, contribution)
         return kernels.dense(items, units, row_ends(batch.indptr, len(items)), size)
 
@@ -352,8 +366,7 @@ class GramSum(Statistic):
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
         if np.ndim(contribution) == 2 and self.size <= NARROW and np.shape(contribution)[1] % self.size == 0:
-            given = np.asarray(contribution, np.float64)
-            kernels.add_squares(total, given, in_units(self.length, self.grids[0]))
+            kernels.add_squares(total, _rows(batch, contribution), in_units(self.length, self.grids[0]))
             return
         if self.scattered(contribution):
             kernels.scatter_gram(*self.sparse(batch, contribution), total)
@@ -565,7 +578,7 @@ class NormalEquations(Statistic):
         vectors, targets, weights = contribution
         if np.ndim(vectors) != 2 or np.shape(vectors)[1] != self.rank:
             raise PrivacyError(f"contribution: vectors of {self.rank} numbers were declared")
-        units = truncate(vectors, bound=self.user_norm, grid=self.grids[0])
+        units = truncate(_rows(batch, vectors), bound=self.user_norm, grid=self.grids[0])
         indptr, (items, counts) = np.asarray(batch.indptr), countable(batch, self.n_items)
         heavy, aims = self._weights(indptr, weights, counts), self._targets(np.asarray(targets, np.float64))
         return EncodedEquations(units, indptr, items, aims if heavy is None else aims * heavy, heavy)
@@ -683,4 +696,4 @@ class MeanSum(Statistic):
         return truncate(rows, bound=self.sensitivity(self.adjacency), grid=self.grid)
 
     def add_batch(self, total: Array, batch: Any, contribution: Array) -> None:
-        total += self.rows(contribution).sum(axis=0, dtype=np.int64)
+        total += self.rows(_rows(batch, contribution)).sum(axis=0, dtype=np.int64)
