@@ -300,10 +300,7 @@ class Ids(Sequence[Any]):
 
     def some(self, numbers: Array) -> Ids:
         """The ids at the given numbers, which must be distinct."""
-        return self._part(self.take(numbers))
-
-    def _part(self, array: pa.Array) -> Ids:
-        part = Ids(array)
+        part = Ids(self.take(numbers))
         part._distinct = self._distinct
         return part
 
@@ -315,7 +312,9 @@ class Ids(Sequence[Any]):
     @overload
     def __getitem__(self, at: slice) -> Ids: ...
     def __getitem__(self, at: int | slice) -> Any:
-        return self._part(self._array[at]) if isinstance(at, slice) else self._array[int(at)].as_py()
+        if isinstance(at, slice):  # a copy: a slice of Arrow's is pickled with the ids of everybody else
+            return self.some(np.arange(len(self))[at])
+        return self._array[int(at)].as_py()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._array.to_pylist())
