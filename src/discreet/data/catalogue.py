@@ -231,6 +231,11 @@ def typed(array: pa.Array) -> pa.Array:
     return array.cast(pa.int64()) if all_integers else array
 
 
+def any_integers(array: pa.Array) -> bool:
+    """Whether some id is written like an integer, so that a number can be the same id."""
+    return types.is_large_string(array.type) and bool(pc.any(pc.match_substring_regex(array, INTEGER)).as_py())
+
+
 def sorted_order(array: pa.Array, *, written: bool = False) -> Integers:
     """The places of ids in increasing order. If ids are `written` in a text file, integers come first, 9 before 10.
 
