@@ -153,7 +153,7 @@ def require_private_model(model: Any, ledger: Ledger, public_model: bool) -> Non
 
 
 def require_answers(task: Task) -> None:
-    """Raise if the model might refuse a person's history or targets, judged by what is public: that would tell of them.
+    """Raise if the model might refuse a person's history or targets, which would reveal something about them.
 
     It must accept every value in the declared range of the history, and know items of both tables: with ids of another
     type it would refuse everybody's, but not nobody's.

@@ -564,7 +564,7 @@ class Reservation:
 
     @property
     def keeps_releases(self) -> bool:
-        """Whether released arrays are written to a checkpoint, where whoever has the ledger can read them."""
+        """Whether released arrays are written to a checkpoint, which anyone who has the ledger can read."""
         return self._checkpoint is not None
 
     @property
