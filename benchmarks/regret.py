@@ -57,7 +57,7 @@ CONSTANTS = (
         "SCALE_ERROR",
     ),
     *("PROBE_SIZE", "PROBE_SPREAD", "CHANGE", "AS_EXPECTED", "KERNEL_LENGTH", "LIFT", "GRAM_CLIP", "GRAM_SHARE"),
-    *("GRAM_LEAST", "PARTS"),
+    "GRAM_LEAST",
 )
 Change = dict[str, Any]
 # Name of a group -> alternatives to the default. Fields of Settings; shares, as factors; constants, in capitals.

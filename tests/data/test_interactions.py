@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import pickle
 import subprocess
 import sys
 import uuid
@@ -261,3 +262,13 @@ def test_a_table_made_by_hand() -> None:
 def test_a_value_range_is_two_numbers(bounds: Any) -> None:
     with pytest.raises(DataError, match="value_range: two numbers"):
         discreet.read([(1, 2, 3.0)], value_range=bounds)
+
+
+def test_a_part_is_pickled_without_the_ids_of_others() -> None:
+    """An Arrow array is pickled whole, even if only a slice of it is asked for."""
+    ids = [f"person-{n}" for n in range(1000, 2000)]
+    table = discreet.read([(user, "x", 1.0) for user in ids], items=["x"], value_range=(0, 1))
+    model = discreet.Popularity().fit(table)
+    parts = [table.users[3:5], table[3:5], table.for_users(ids[3:5]), model.recommend(table[3:5]), table[3:5].users[:0]]
+    assert all(b"person-1500" not in pickle.dumps(part) for part in parts)
+    assert list(table.users[998:2:-400]) == ["person-1998", "person-1598", "person-1198"]

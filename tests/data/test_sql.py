@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,26 @@ def test_uuids_of_duckdb_come_back() -> None:
         assert select == relation
         assert {type(user) for user in (*select.users, *select.items)} == {uuid.UUID}
         assert connection.execute("SELECT count(*) FROM t").fetchone() == (3,)  # still the caller's
+
+
+def test_what_does_not_fit_in_memory_goes_where_nobody_else_may_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to a folder of a known name, which someone else may have made."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    connect, folders = duckdb.connect, []
+
+    def spied(*given: Any, **options: Any) -> Any:
+        folders.extend((path.name, path.stat().st_mode & 0o777) for path in tmp_path.iterdir())
+        return connect(*given, **options)
+
+    monkeypatch.setattr(duckdb, "connect", spied)  # `read` connects again, to parse the statement
+    for _ in range(2):
+        select = "SELECT 1 AS user, 2 AS item, current_setting('temp_directory') AS folder"
+        assert discreet.read(select, value=None, items=[2]).n_users == 1
+    assert not list(tmp_path.iterdir())
+    assert len({name for name, _ in folders}) == 2
+    assert sys.platform == "win32" or {mode for _, mode in folders} == {0o700}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,10 @@ assert spec.loader is not None
 proofs = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(proofs)
 
+TESTS = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "src" / "discreet" / "testing").glob("*.py")]
+DEFINED = {name for path in TESTS for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))}
+DEFINED |= {path.stem for path in TESTS}
+
 
 @pytest.mark.parametrize("page", proofs.PAGES, ids=lambda page: page.stem)
 def test_has_been_compared_with_its_code(page: Path) -> None:
@@ -23,10 +27,11 @@ def test_has_been_compared_with_its_code(page: Path) -> None:
 
 @pytest.mark.parametrize("page", proofs.PAGES, ids=lambda page: page.stem)
 def test_names_a_test_that_exists(page: Path) -> None:
-    text = page.read_text(encoding="utf-8").partition("## Checked by")[2]
-    named = re.findall(r"`(tests/[\w/]+\.py)`", text)
-    assert named
-    assert all((ROOT / name).exists() for name in named)
+    text = page.read_text(encoding="utf-8")
+    assert re.search(r"`tests/[\w/]+\.py`", text.partition("## Checked by")[2])
+    assert [name for name in re.findall(r"`(tests/[\w/]+\.py)`", text) if not (ROOT / name).exists()] == []
+    unknown = set(re.findall(r"\btest_\w+", text)) - DEFINED
+    assert not unknown, f"{page.name} names tests that do not exist: {sorted(unknown)}"
 
 
 def test_a_change_of_code_is_noticed_and_one_of_prose_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,7 +263,8 @@ def test_noise_intervals_cover_as_often_as_they_say(adjacency: Any) -> None:
     task = task_of(case, metrics)
     layout = private.mean_sum(task.metrics, None, adjacency)
     noise = Gaussian(layout.sensitivity(layout.adjacency) / 0.24)
-    sums = layout.encoder(noise.std).encode(None, private.contributions(task, collect(task)))
+    collected = collect(task)
+    sums = layout.encoder(noise.std).encode(collected, private.contributions(task, collected))
     ledger = Ledger(noise_source=InsecureSeededNoise(1), adjacency=adjacency)
     draws = ledger.release(
         GridArray(np.tile(sums, (2000, 1)), noise.grid()), layout.sensitivity(layout.adjacency), noise, "many"
@@ -365,6 +366,39 @@ def test_what_depends_on_the_data_never_raises() -> None:
         low, high = result.interval("rmse")
         assert (low, high > 3) == (0, True)  # of 0 to 4: as good as nothing is known
         assert "-" in str(result)
+
+
+@pytest.mark.parametrize(("own", "asked"), [(int, str), (str, int)])
+def test_who_has_nothing_but_unknown_items_is_no_error(own: Any, asked: Any) -> None:
+    """Even if ids have another type than the model's: whether anybody has a known item is private."""
+    items, more = [own(i) for i in range(5)], [asked(i) for i in range(7)]
+    rows = [(user, own(item), 1.0 + item) for user in range(30) for item in range(5)]
+    model = discreet.DPMeanRating(epsilon=1, delta=1e-6).fit(discreet.read(rows, items=items, value_range=(1, 5)))
+    declared: Any = {"items": more, "value_range": (1, 5)}
+    history = discreet.read([(user, asked(user % 7), 3.0) for user in range(7)], **declared)
+    test = discreet.read([(user, asked(6 - user), 3.0) for user in range(7)], **declared)
+    for user in range(7):
+        one = test.for_users([user]), history.for_users([user])
+        result = evaluate(
+            model,
+            one[0],
+            history=one[1],
+            metrics=["rmse", "recall@3"],
+            private=True,
+            ledger=Ledger(),
+            epsilon=1,
+            delta=1e-6,
+        )
+        assert set(result) == {"rmse", "recall@3"}
+    others: Any = {"items": ["x", "y"], "value_range": (1, 5)}
+    ledger, strange = Ledger(), discreet.read([(0, "x", 3.0)], **others)
+    for tables, name in (((strange, history), "test"), ((test, strange), "history")):
+        for one in (tables, tuple(part.for_users([]) for part in tables)):
+            with pytest.raises(DataError, match=f"^{name}: the model knows none of its items"):
+                evaluate(
+                    model, one[0], history=one[1], metrics="rmse", private=True, ledger=ledger, epsilon=1, delta=1e-6
+                )
+    assert not ledger.events
 
 
 # -- what is refused

@@ -127,6 +127,7 @@ def test_a_search_includes_the_choice() -> None:
 
 def test_more_data_has_the_items_of_the_first_choice() -> None:
     model = discreet.DPALS(**BUDGET).fit(private())
+    assert model.statement().certificate["ledger"] is None  # nobody gave one, so that none has to go on
     again = discreet.read(rows(SECRET), items=model.catalogue_, value_range=(1, 5), on_unknown="drop")
     model.fit_more(again, epsilon=1)
     assert model.guarantee_.epsilon > 5

@@ -200,6 +200,7 @@ def test_nothing_is_left_where_nothing_was_reserved(tmp_path: Path, monkeypatch:
         (discreet.ALS(), "spends nothing"),
         (discreet.OneBit(None, threshold=3), "nothing is spent"),
         (discreet.OneBit(threshold=3, epsilon=1, perturbed=True), "flipped elsewhere"),
+        (discreet.OneBit("objective", "probit", threshold=3, epsilon=1), "must stay secret"),
     ],
 )
 def test_models_that_cannot_go_on_say_so_first(tmp_path: Path, model: Any, why: str) -> None:

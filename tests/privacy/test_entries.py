@@ -1,6 +1,7 @@
 """Statistics of single entries: a flip moves each by its sensitivity, in the norm of its noise, and by no more."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from discreet.privacy.entries import (
     noise_std,
     pure_cost,
 )
+from discreet.privacy.store import Checkpoint
 from discreet.testing import InsecureSeededNoise
 
 N = 6
@@ -169,6 +171,19 @@ def test_what_a_paper_prints_is_released_only_where_there_is_no_guarantee() -> N
         releaser = Releaser(reservation, "flip", 1, unproved=True)
         found = releaser.release_entries("printed", AsPrinted(2.0), np.array([0.25, -3.0]), noise)
     assert found.shape == (2,)
+
+
+def test_a_secret_is_not_written_to_a_checkpoint(tmp_path: Path) -> None:
+    noise, statistic = Laplace(0.5), LinearPerturbation(3, 1.0, 1)
+    ledger = Ledger(delta=1e-6, unit="entry", adjacency="flip", noise_source=InsecureSeededNoise(2))
+    plan = Plan((Planned("term", noise.cost(1.0)),))
+    with (
+        pytest.raises(PrivacyError, match="checkpoint: 'term' must stay secret"),
+        ledger.reserve(plan, checkpoint=Checkpoint(tmp_path, "fit")) as reservation,
+    ):
+        Releaser(reservation, "flip", 1).release_entries("term", statistic, np.zeros(3), noise)
+    assert not ledger.events
+    assert not list(tmp_path.iterdir())
 
 
 # The certificate of a solver: never less than how far a matrix is from the minimum, and little at the minimum

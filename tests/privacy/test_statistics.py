@@ -23,9 +23,10 @@ from discreet.privacy import (
     Statistic,
     UserBatch,
     VectorSum,
+    statistics,
     truncate,
 )
-from discreet.privacy.statistics import EncodedEquations, countable
+from discreet.privacy.statistics import MOST_NUMBERS, ROUNDING, EncodedEquations, countable
 
 ITEMS, RANK = 6, 3
 HOSTILE = [math.nan, math.inf, -math.inf, 5e-324, -5e-324, -0.0, 1e308, -1e308, 1e-300, 1.0, -1.0, 0.5]
@@ -257,6 +258,14 @@ def test_contributions_of_another_form_are_refused() -> None:
         (NormalEquations(3, 2, 1, 1.0, 1.0, 1.0, True), (np.zeros((1, 2)), np.zeros(2), None), "weights were"),
         (MeanSum((0,), "replace"), np.zeros((1, 2)), "rows of 1"),
     ]
+    for adjacency in ("add-remove", "replace"):
+        wrong += [(MeanSum((0,), adjacency), np.zeros((2, 1)), "one row for each user")]  # type: ignore[arg-type]
+    for n in (0, 2):  # a user's second row would move the sum beyond its sensitivity
+        wrong += [(VectorSum(3, 1.0), np.ones((n, 3)), "one row for each user")]
+        wrong += [(GramSum(size, 1.0), np.ones((n, size)), "one row for each user") for size in (3, 65, 1025)]
+        wrong += [
+            (NormalEquations(3, 2, 1, 1.0, 1.0, 1.0), (np.ones((n, 2)), np.zeros(2), None), "one row for each user")
+        ]
     for statistic, contribution, why in wrong:
         with pytest.raises(PrivacyError, match=why):
             statistic.encoder(1.0).encode(batch, contribution)
@@ -277,7 +286,7 @@ def test_bounds_that_are_none_are_refused() -> None:
         lambda: MeanSum((0, 2), "replace"),
         lambda: MeanSum((0,), "swap"),  # type: ignore[arg-type]
         lambda: MeanSum((0,), "replace").encoder(1e9),
-        lambda: VectorSum(3, 1.0).encode(None, np.zeros((1, 3))),  # on no grid
+        lambda: VectorSum(3, 1.0).encode(batch_of([person([0], [1.0])]), np.zeros((1, 3))),  # on no grid
     ]
     for make in makes:
         with pytest.raises(PrivacyError):
@@ -330,10 +339,10 @@ def test_gram_matrices_of_sparse_rows_are_those_of_dense_ones(size: int) -> None
 def test_large_gram_matrices_are_the_exact_products_of_rows() -> None:
     """Beyond 1,024 columns threads share one sum."""
     rows, encoder = np.random.default_rng(1).standard_normal((40, 1100)), GramSum(1100, 2.0).encoder(1.0)
-    nobody = UserBatch(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
     total = np.zeros(encoder.shape, np.int64)
     for part in (rows[:7], rows[7:]):
-        total = encoder.add(total, encoder.encode(nobody, part), 2)
+        users = UserBatch(np.zeros(len(part) + 1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+        total = encoder.add(total, encoder.encode(users, part), 2)
     units = truncate(rows, bound=encoder.length, grid=encoder.grids[0])
     assert np.array_equal(encoder.finish(total), units.T @ units)
 
@@ -363,6 +372,16 @@ def test_encoded_equations_need_no_users() -> None:
     nobody = encoder.encode(batch_of([]), (np.zeros((0, RANK)), np.zeros(0), None))
     assert isinstance(nobody, EncodedEquations)
     assert not encoder.add(np.zeros(encoder.shape, np.int64), nobody, 1).any()
+
+
+def test_products_are_refused_where_rounding_could_exceed_their_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A row of n entries rounds by n 2^-53; the proof adds up 10 such terms, with columns that are orthonormal as far as
+    # float64 can tell.
+    assert 20 * MOST_NUMBERS * 2.0**-54 < 2 * ROUNDING
+    monkeypatch.setattr(statistics, "MOST_NUMBERS", 12)
+    ProductSum(np.eye(6)[:, :2], 1.0)
+    with pytest.raises(PrivacyError, match="at most 12 numbers"):
+        ProductSum(np.eye(7)[:, :2], 1.0)
 
 
 @settings(max_examples=20, deadline=None, derandomize=True)

@@ -280,6 +280,21 @@ def test_ids_of_another_type_are_told_apart_from_unknown_ones(als, size):
             als.recommend(form(list(range(size))), on_unknown="ignore")
 
 
+@pytest.mark.parametrize(("own", "asked"), [(str, int), (int, str)])
+def test_unknown_ids_of_a_type_that_can_be_known_are_left_out(own, asked):
+    """Else a person with nothing but unknown items would be refused, unless others are asked for with them."""
+    model = ALS(rank=2, n_steps=1).fit(make_ratings([own(i) for i in range(N_ITEMS)]))
+    nobody = model.recommend({})
+    for size in (1, 300):
+        unknown = [asked(i) for i in range(1000, 1000 + size)]
+        for form in (list, np.array, lambda ids: dict.fromkeys(ids, 4.0)):
+            assert model.recommend(form(unknown), on_unknown="ignore").items == nobody.items
+        assert len(model.recommend([asked(3), *unknown], n=N_ITEMS, on_unknown="ignore")) == N_ITEMS - 1
+        assert model.predict({}, unknown, on_unknown="ignore").shape == (size,)
+    with pytest.raises(DataError, match="ids of type"):
+        model.recommend([asked(1000)])
+
+
 @pytest.mark.parametrize("times", [1, 100])
 def test_short_and_long_arrays(als, ids, times):
     assert as_dict(als._reader("raise").read(np.array(ids * times))[0]) == dict.fromkeys(ids, 5.0)

@@ -231,6 +231,11 @@ def typed(array: pa.Array) -> pa.Array:
     return array.cast(pa.int64()) if all_integers else array
 
 
+def any_integers(array: pa.Array) -> bool:
+    """Whether some id is written like an integer, so that a number can be the same id."""
+    return types.is_large_string(array.type) and bool(pc.any(pc.match_substring_regex(array, INTEGER)).as_py())
+
+
 def sorted_order(array: pa.Array, *, written: bool = False) -> Integers:
     """The places of ids in increasing order. If ids are `written` in a text file, integers come first, 9 before 10.
 
@@ -300,10 +305,7 @@ class Ids(Sequence[Any]):
 
     def some(self, numbers: Array) -> Ids:
         """The ids at the given numbers, which must be distinct."""
-        return self._part(self.take(numbers))
-
-    def _part(self, array: pa.Array) -> Ids:
-        part = Ids(array)
+        part = Ids(self.take(numbers))
         part._distinct = self._distinct
         return part
 
@@ -315,7 +317,9 @@ class Ids(Sequence[Any]):
     @overload
     def __getitem__(self, at: slice) -> Ids: ...
     def __getitem__(self, at: int | slice) -> Any:
-        return self._part(self._array[at]) if isinstance(at, slice) else self._array[int(at)].as_py()
+        if isinstance(at, slice):  # a copy: a slice of Arrow's is pickled with the ids of everybody else
+            return self.some(np.arange(len(self))[at])
+        return self._array[int(at)].as_py()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._array.to_pylist())

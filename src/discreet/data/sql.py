@@ -54,7 +54,7 @@ def select(statement: str, connection: Any) -> Table:
     if module == "duckdb":  # the caller's, with their temporary tables and views
         return _from_duckdb(statement, connection, lambda: None)
     if connection is None:
-        database = _connect()
+        database, close = _connect()
     elif isinstance(connection, str | os.PathLike):
         path = os.fspath(connection)
         if not os.path.isfile(path):
@@ -65,13 +65,13 @@ def select(statement: str, connection: Any) -> Table:
         with open(path, "rb") as file:
             if file.read(len(SQLITE)) == SQLITE:  # DuckDB would download an extension for it
                 raise DataError(f"connection: {path!r} is a SQLite database; use connection={'sqlite:///' + path!r}")
-        database = _connect(path)
+        database, close = _connect(path)
     else:
         raise DataError(
             "connection: a SQLAlchemy URL, engine or connection, a DuckDB connection or the path of a DuckDB "
             f"database is needed, not {type(connection).__name__}"
         )
-    return _from_duckdb(statement, database, database.close)
+    return _from_duckdb(statement, database, close)
 
 
 # DuckDB
@@ -108,18 +108,26 @@ def _explained(what: str, advice: str) -> Iterator[None]:
         raise DataError(f"source: {what} cannot be read: {reason}. {advice}") from None
 
 
-def _connect(database: str = ":memory:") -> Any:
-    """Open a database so that nothing is downloaded or written, and our variables are not tables."""
+def _connect(database: str = ":memory:") -> tuple[Any, Callable[[], None]]:
+    """Open a database so that nothing is downloaded or written, and our variables are not tables.
+
+    Returns it with what closes it. Rows that do not fit in memory go to a temporary folder that nobody else may enter.
+    """
     import duckdb
 
     in_memory = database == ":memory:"
     with _explained(database, "Give the path of a DuckDB database"):
         connection = duckdb.connect(database, read_only=not in_memory, config={"autoinstall_known_extensions": "false"})
-    # Spill to the system's temporary folder, not to the caller's working folder.
-    connection.execute("SET temp_directory = ?", [os.path.join(tempfile.gettempdir(), "discreet-duckdb")])
+    spilled = tempfile.TemporaryDirectory(prefix="discreet-")
+
+    def close() -> None:
+        connection.close()
+        spilled.cleanup()
+
+    connection.execute("SET temp_directory = ?", [spilled.name])
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET enable_progress_bar = false")
-    return connection
+    return connection, close
 
 
 def relation(source: Any, what: str, advice: str = "Run the relation by itself to see what is wrong with it") -> Table:

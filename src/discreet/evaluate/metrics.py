@@ -285,6 +285,11 @@ class Collected:
     sums: dict[Key, Floats]
     shown: dict[Metric, Bools]
 
+    @property
+    def n_users(self) -> int:
+        """How many users have a target."""
+        return len(self.lengths)
+
 
 def rows(table: Interactions, numbers: NDArray[Any]) -> Interactions:
     """The rows of some users in any order. Reads no other user's row."""

@@ -152,11 +152,16 @@ def require_private_model(model: Any, ledger: Ledger, public_model: bool) -> Non
     ledger.expect(unit=guarantee.unit, adjacency=guarantee.adjacency)
 
 
-def require_range(task: Task) -> None:
-    """Raise unless the model accepts every value in the declared range of the history.
+def require_answers(task: Task) -> None:
+    """Raise if the model might refuse a person's history or targets, which would reveal something about them.
 
-    Otherwise it might refuse a person's history, and the refusal itself would reveal something about them.
+    It must accept every value in the declared range of the history, and know items of both tables: with ids of another
+    type it would refuse everybody's, but not nobody's.
     """
+    for name, table in (("test", task.test), ("history", task.history)):
+        table.catalogue.require_public()
+        if (task.model.items_.numbers(table.items.to_arrow(), name) < 0).all():
+            raise DataError(f"{name}: the model knows none of its items; give tables with the model's ids")
     known, history = getattr(task.model, "value_range_", None), task.history
     if known is None or history.implicit or getattr(task.model, "implicit_", False):
         return

@@ -125,7 +125,7 @@ def evaluate(
                 "to spend, for instance ledger=ledger, epsilon=0.1, delta=1e-6"
             )
         released.require_private_model(model, ledger, public_model)
-        released.require_range(task)
+        released.require_answers(task)
         task = replace(task, max_error=released.error_bound(task, max_error))
         return released.release(task, ledger=ledger, epsilon=epsilon, delta=delta, confidence=level)
     given = {"ledger": ledger, "epsilon": epsilon, "delta": delta, "max_error": max_error}

@@ -18,12 +18,11 @@ from discreet.errors import DataError, PrivacyError
 from discreet.kernels import over_blocks, single_threaded_blas
 from discreet.privacy import GramSum, Noisy, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.releaser import Users, noise_edge, without_noise
-from discreet.privacy.statistics import BELOW_ONE, UserBatch
+from discreet.privacy.statistics import BELOW_ONE, MOST_NUMBERS, UserBatch
 from discreet.typing import Array
 
 MEMORY = 0.8  # of earlier products, in Oja's method
 LEAST_MU = 2.0**-14  # of one release
-MOST_NUMBERS = 1 << 24  # in one release of products
 MOST_ITEMS = 8000  # of which two dense covariances fit in memory, and have eigenvectors within minutes
 MOST_FREQUENT = 4000  # items that are chosen, unless it is asked for
 LEAST_POPULARITY = 0.8  # of the last item that is chosen, in units of the noise's largest eigenvalue

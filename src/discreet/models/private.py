@@ -212,16 +212,22 @@ class PrivateModel(Model):
         return choice_of(ratings.catalogue, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 
     def _learn_from_public_items(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+        self,
+        ratings: Interactions,
+        ledger: Ledger | None,
+        checkpoint: Path | None = None,
+        *,
+        paying: Ledger | None = None,
     ) -> Learned:
         require_sound(ratings, getattr(self, "n_jobs", None))
         self._check_data(ratings)
-        plan, chosen = self._plan_for(ratings), ratings.catalogue.selection
+        plan, chosen, learning = self._plan_for(ratings), ratings.catalogue.selection, self._learn_privately
         if checkpoint is None:
-            return self._under(plan, ledger, ratings, self._learn_privately, after=chosen)
-        with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):
-            learning = self._learn_privately
-            learned, statement = self._under(plan, ledger, ratings, learning, after=chosen, resumed=(paying, kept))
+            return self._under(plan, ledger, ratings, learning, after=chosen, paying=paying)
+        with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (pays, kept):
+            learned, statement = self._under(
+                plan, ledger, ratings, learning, after=chosen, paying=pays, checkpoint=kept
+            )
         return {**learned, "_checkpoint": kept}, statement
 
     def _learn_from_chosen_items(
@@ -238,7 +244,7 @@ class PrivateModel(Model):
         self._check_data(private_items.stand_in(ratings))
         table, paying = private_items.chosen_for(self, ratings, ledger)
         rest = private_items.with_the_rest(self, table.n_items)
-        learned, statement = rest._learn_from_public_items(table, paying)
+        learned, statement = rest._learn_from_public_items(table, ledger, paying=paying)
         return {**learned, "catalogue_": table.catalogue}, statement
 
     def _require_sound(self) -> None:
@@ -272,16 +278,25 @@ class PrivateModel(Model):
         learn: Callable[[Releaser, Interactions], dict[str, Any]],
         *,
         after: Statement | None = None,
-        resumed: tuple[Ledger, Checkpoint] | None = None,
+        paying: Ledger | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Learned:
-        """Learn as planned, paid for by a ledger. The guarantee includes earlier releases, stated in `after`."""
+        """Learn as planned, paid for by a ledger. The guarantee includes earlier releases, stated in `after`.
+
+        The ledger is the one that was `given`, or else one that is `paying` already, or else a new one.
+        """
+        if given is None and after is not None and after.certificate["ledger"] is not None:
+            raise PrivacyError(
+                "ledger: an earlier fit of this model was paid for by one, whose budget holds only if it pays for all "
+                "that is learned from the same people; give it. Nothing was spent"
+            )
         chosen = ratings.catalogue.selection
         if chosen is not None and not (after is not None and after.includes(chosen)):
             raise DataError(
                 "ratings: these items come from a private choice that the model's guarantee does not include; use the "
                 "items that the model knows, discreet.read(..., items=model.catalogue_, on_unknown='drop')"
             )
-        ledger, checkpoint = resumed or (self._own_ledger() if given is None else given, None)
+        ledger = given or paying or self._own_ledger()
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         planned = sum(line.count for line in plan.lines)
         with (

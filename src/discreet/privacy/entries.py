@@ -29,6 +29,7 @@ class EntryStatistic(ABC):
     """A kind of statistic of secret bits."""
 
     noises: ClassVar[tuple[type, ...]]  # those with a proof
+    secret: ClassVar[bool] = False  # whether what is drawn must never leave the memory of the process
 
     def sensitivity(self, adjacency: str, noise: Noise) -> float:
         """How far a neighbor's statistic can be, in the norm of the noise; raises where there is no proof."""
@@ -107,6 +108,7 @@ class LinearPerturbation(EntryStatistic):
     """
 
     noises = (Laplace,)
+    secret = True
     size: int  # how many entries there are
     change: float
     entries: int  # how many bits may differ

@@ -577,11 +577,16 @@ class Reservation:
         a `threshold`, the places and noisy values of the positive entries that pass it are released. `what` is for the
         record: what is released under a line that was planned for something else.
         """
-        if threshold is not None and self._checkpoint is not None:
+        if threshold is not None and self.keeps_releases:
             raise PrivacyError("checkpoint: a release with a threshold cannot be resumed; make it before the fit")
         return self._ledger._release(
             statistic, sensitivity, noise, label, self, what=what, rate=rate, threshold=threshold
         )
+
+    @property
+    def keeps_releases(self) -> bool:
+        """Whether released arrays are written to a checkpoint, which anyone who has the ledger can read."""
+        return self._checkpoint is not None
 
     @property
     def noise_source(self) -> NoiseSource:

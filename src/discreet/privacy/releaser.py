@@ -210,9 +210,14 @@ class Releaser:
         return Noisy(self._public(label, sums, sensitivity, noise, parts, rate=rate, what=what), noise.std)
 
     def release_entries(self, label: str, statistic: EntryStatistic, bits: Array, noise: Noise) -> Array:
-        """Make a statistic of the secret bits of all entries public, with noise that the plan pays for."""
+        """Make a statistic of the secret bits of all entries public, with noise that the plan pays for.
+
+        A `secret` one goes to the caller alone, who must not let it out.
+        """
         if isinstance(statistic, AsPrinted) and not self.unproved:
             raise PrivacyError(f"label: {label!r} has no proof; nothing was released")
+        if statistic.secret and self.reservation.keeps_releases:
+            raise PrivacyError(f"checkpoint: {label!r} must stay secret, but a checkpoint would keep it")
         sensitivity = statistic.sensitivity(self.adjacency, noise)
         return self._public(label, statistic.integers(bits, noise), sensitivity, noise)
 

@@ -51,7 +51,8 @@ SMALL = 1024  # columns of a Gram matrix up to which each batch of users has its
 NARROW = 64  # columns up to which BLAS is not worth its calls
 UP = 1 + 2.0**-40  # makes up for rounding in the arithmetic of a sensitivity
 BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, despite rounding
-ROUNDING = 2.0**-30  # relative; far more than the float64 error of a user's product with a vector
+MOST_NUMBERS = 1 << 24  # in a sum of products: a user has at most as many entries
+ROUNDING = 2.0**-26  # relative: more than all float64 errors in a user's product, with so many entries
 ROOM = 1 + 2.0**-30  # between the longest row of a `MeanSum` and its bound: no row is ever shortened to fit
 
 
@@ -65,6 +66,11 @@ class UserBatch:
     indptr: Array
     indices: Array
     values: Array
+
+    @property
+    def n_users(self) -> int:
+        """How many users there are."""
+        return len(self.indptr) - 1
 
     @cached_property
     def counts(self) -> Array:
@@ -102,6 +108,14 @@ def _only(batch: UserBatch, entries: Array, size: int) -> tuple[Array, Array]:
     """Items and entries in float64; entries that do not count are 0, at item 0."""
     values, (items, counts) = np.asarray(entries, np.float64), countable(batch, size)
     return items, values if counts is None else np.where(counts, values, 0.0)
+
+
+def _rows(batch: Any, contribution: Any) -> Array:
+    """Contributions with one row for each user; raises otherwise, since a user's second row is in no sensitivity."""
+    rows = np.asarray(contribution, np.float64)
+    if len(rows) != batch.n_users:
+        raise PrivacyError("contribution: one row for each user was declared")
+    return rows
 
 
 # -- the interface of a type of sum
@@ -257,7 +271,8 @@ class VectorSum(Statistic):
             return
         if entries.ndim != 2 or entries.shape[1] != size:
             raise PrivacyError(f"contribution: rows of {size} numbers were declared")
-        total += truncate(np.maximum(entries, least), bound=self.norm, grid=self.grid).sum(axis=0, dtype=np.int64)
+        rows = np.maximum(_rows(batch, entries), least)
+        total += truncate(rows, bound=self.norm, grid=self.grid).sum(axis=0, dtype=np.int64)
 
 
 # -- Gram matrices
@@ -327,7 +342,7 @@ class GramSum(Statistic):
         if np.ndim(contribution) == 2:
             if np.shape(contribution)[1] % size:
                 raise PrivacyError(f"contribution: rows of a multiple of {size} numbers were declared")
-            return truncate(contribution, bound=self.length, grid=self.grids[0]).reshape(-1, size)
+            return truncate(_rows(batch, contribution), bound=self.length, grid=self.grids[0]).reshape(-1, size)
         items, units = self.entries(batch, contribution)
         return kernels.dense(items, units, row_ends(batch.indptr, len(items)), size)
 
@@ -351,8 +366,7 @@ class GramSum(Statistic):
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
         if np.ndim(contribution) == 2 and self.size <= NARROW and np.shape(contribution)[1] % self.size == 0:
-            given = np.asarray(contribution, np.float64)
-            kernels.add_squares(total, given, in_units(self.length, self.grids[0]))
+            kernels.add_squares(total, _rows(batch, contribution), in_units(self.length, self.grids[0]))
             return
         if self.scattered(contribution):
             kernels.scatter_gram(*self.sparse(batch, contribution), total)
@@ -424,7 +438,7 @@ class ProductSum(Statistic):
 
     For one vector, x (x . v) lies in the ball whose diameter runs from 0 to norm_squared * v: so two people's products,
     or a person's and 0, differ by at most `norm_squared`. For several vectors the bound for replace is sqrt 2 times
-    that. A contribution is the user's x on their own items.
+    that. A contribution is the user's x on their own items. There are at most `MOST_NUMBERS` numbers in the sum.
     """
 
     vectors: Array  # (items, r)
@@ -432,6 +446,8 @@ class ProductSum(Statistic):
 
     def __post_init__(self) -> None:
         positive("norm_squared", self.norm_squared)
+        if self.vectors.size > MOST_NUMBERS:
+            raise PrivacyError(f"vectors: their products are proved for at most {MOST_NUMBERS:,} numbers in all")
         gram = self.vectors.T @ self.vectors
         if not np.allclose(gram, np.eye(len(gram)), rtol=0, atol=2.0**-42):
             raise PrivacyError("vectors: orthonormal columns are needed")
@@ -562,7 +578,7 @@ class NormalEquations(Statistic):
         vectors, targets, weights = contribution
         if np.ndim(vectors) != 2 or np.shape(vectors)[1] != self.rank:
             raise PrivacyError(f"contribution: vectors of {self.rank} numbers were declared")
-        units = truncate(vectors, bound=self.user_norm, grid=self.grids[0])
+        units = truncate(_rows(batch, vectors), bound=self.user_norm, grid=self.grids[0])
         indptr, (items, counts) = np.asarray(batch.indptr), countable(batch, self.n_items)
         heavy, aims = self._weights(indptr, weights, counts), self._targets(np.asarray(targets, np.float64))
         return EncodedEquations(units, indptr, items, aims if heavy is None else aims * heavy, heavy)
@@ -680,4 +696,4 @@ class MeanSum(Statistic):
         return truncate(rows, bound=self.sensitivity(self.adjacency), grid=self.grid)
 
     def add_batch(self, total: Array, batch: Any, contribution: Array) -> None:
-        total += self.rows(contribution).sum(axis=0, dtype=np.int64)
+        total += self.rows(_rows(batch, contribution)).sum(axis=0, dtype=np.int64)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalogue import Catalogue, Ids, cannot_be_compared, smallest_unsigned, to_array
+from discreet.data.catalogue import Catalogue, Ids, any_integers, cannot_be_compared, smallest_unsigned, to_array
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.data.sources import GUESS, guess
@@ -159,13 +159,19 @@ class Reader:
         return numbers
 
     def _numbers(self, ids: Any, argument: str) -> NDArray[np.int64]:
-        """The numbers of ids, converted to the model's type (7 to "7"); raises if the types have no id in common."""
+        """The numbers of ids, converted to the model's type (7 to "7"); raises if the types have no id in common.
+
+        Where unknown ids are left out, the types and the catalog decide that: otherwise it would be an error that a
+        person has no known item, and which others are asked for with them would decide whether it is.
+        """
         import pyarrow as pa
 
-        asked, own = to_array(ids, argument), self.catalogue.ids.to_arrow().type
+        asked, own = to_array(ids, argument), self.catalogue.ids.to_arrow()
         numbers = self.catalogue.ids.numbers(asked, argument)
-        if len(numbers) and pa.types.is_integer(asked.type) != pa.types.is_integer(own) and (numbers < 0).all():
-            raise cannot_be_compared(own, asked.type, argument)
+        whole, other = pa.types.is_integer(asked.type), pa.types.is_integer(own.type)
+        none = len(numbers) and whole != other and (numbers < 0).all()
+        if none and (self.on_unknown == "raise" or (whole and not any_integers(own))):
+            raise cannot_be_compared(own.type, asked.type, argument)
         return numbers
 
     def _tell(self, items: Sequence[Any], argument: str) -> None:

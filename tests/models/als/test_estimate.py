@@ -148,9 +148,27 @@ def test_arrays_that_do_not_fit_are_refused(name: str) -> None:
 
 def test_what_was_never_private_stays_so() -> None:
     data = world(60, 30)
-    model = DPALS(epsilon=1.0, delta=DELTA).fit(data, ledger=seeded(1.0)).fit_more(data)
+    ledger = discreet.Ledger(epsilon=1.0, delta=DELTA)
+    model = DPALS(epsilon=1.0, delta=DELTA).fit(data, ledger=seeded(1.0)).fit_more(data, ledger)
     assert not model.guarantee_.holds
     assert "seeded" in model.guarantee_.why_not
+
+
+def test_what_one_ledger_began_to_pay_for_goes_on_with_a_ledger(tmp_path: Any) -> None:
+    """A budget holds only if all that is learned from the same people goes through its ledger."""
+    data, ledger = world(60, 30), discreet.Ledger(epsilon=5.0, delta=DELTA)
+    alone = DPALS(epsilon=1.0, delta=DELTA).fit(data).fit_more(data)
+    model = DPALS(epsilon=1.0, delta=DELTA).fit(data, ledger=ledger)
+    model.save(tmp_path / "model")
+    for one in (model, discreet.load(tmp_path / "model"), alone.fit_more(data, ledger)):
+        spent, bias = one.guarantee_, one.item_bias_
+        with pytest.raises(PrivacyError, match=r"^ledger: an earlier fit of this model .* give it\. Nothing was spent"):
+            one.fit_more(data)
+        assert one.guarantee_ == spent
+        assert one.item_bias_ is bias
+    before = len(ledger.events)
+    assert model.fit_more(data, ledger).guarantee_.epsilon > 1
+    assert len(ledger.events) > before
 
 
 def test_caution_prefers_what_is_known() -> None:

@@ -188,6 +188,23 @@ def test_nothing_is_spent_on_wrong_input() -> None:
         discreet.DPPCA(2, epsilon=1, delta=DELTA)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize(
+    ("X", "said"),
+    [
+        ([["1", "77.25 of Ann"], ["2", "3"]], "could not convert string to float"),
+        (np.array([1.5, 77.25, 3.0]), "Expected 2D array, got 1D array instead. Reshape your data"),
+        (np.full((40, 30), 77.25)[0], "Expected 2D array, got 1D array instead. Reshape your data"),
+        (np.array([[1 + 2j, 77.25]]), "Complex data not supported"),
+    ],
+)
+def test_an_error_quotes_no_cell(X: Any, said: str) -> None:
+    """Scikit-learn's messages do."""
+    with pytest.raises(DataError, match=f"^X: {said}") as refused:
+        model().fit(X, ledger=seeded())
+    assert "77" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
 def test_it_is_an_estimator() -> None:
     made = model(3, method="block")
     assert clone(made).get_params() == made.get_params()

@@ -18,6 +18,7 @@ from discreet.models.base import Learned, check_parameters, no_guarantee
 from discreet.models.fold_in import FoldIn, Penalty, Ridge, RidgeFoldIn
 from discreet.models.one_bit.contributions import (
     FLIPPED,
+    LINEAR_TERM,
     FlippingBits,
     Mechanism,
     NoisyBits,
@@ -264,6 +265,8 @@ class OneBit(PrivateModel):
     def _not_resumable(self) -> str:
         if self.mechanism is None:
             return "without a mechanism nothing is spent"
+        if self.mechanism == "objective" and not self._on_bits:
+            return f"the {LINEAR_TERM} must stay secret, and a checkpoint would keep it"
         return "bits that were flipped elsewhere are charged once, and nothing is drawn" if self.perturbed else ""
 
     def _check_data(self, ratings: Interactions) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
@@ -188,7 +189,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             try:
                 X = validate_data(self, X, dtype=np.float64, reset=reset, **allowed)
             except (TypeError, ValueError) as error:
-                raise DataError(f"X: {error}") from None
+                raise DataError(f"X: {_without_cells(str(error))}") from None
         elif reset:
             self.n_features_in_ = X.n_items
         elif X.n_items != self.n_features_in_:
@@ -271,6 +272,12 @@ class Table:
         """Some rows at a time. Numbers that are not finite count as zero."""
         for part in parts(self, self.values, most_users=most_users):
             yield replace(part, values=_finite(part.values.astype(np.float64)))
+
+
+def _without_cells(message: str) -> str:
+    """What scikit-learn says of a table, without the cells that it quotes, which are private."""
+    message = re.sub(r"(could not convert string to float): .*", r"\1", message, flags=re.DOTALL)
+    return re.sub(r":?\n *(array=)?\[.*\]\.?\n", ". ", message, flags=re.DOTALL).strip()
 
 
 def _values(part: UserBatch) -> Array:
