@@ -41,8 +41,8 @@ PRIVATE_SIDE = {
     "discreet.engine.batches:rows_of",
     "discreet.engine.batches:require_sound_rows",
     "discreet.engine.batches:in_range",
-    "discreet.models.als.published_contributions:_first",
-    "discreet.models.als.published_contributions:priorities",
+    "discreet.engine.batches:smallest",
+    "discreet.engine.batches:priorities",
     "discreet.models.one_bit.contributions:two_valued",
     "discreet.models.one_bit.contributions:_primal",  # of a solver, whose result gets noise
     "discreet.privacy.lattice:truncate",

@@ -19,19 +19,17 @@ import numpy as np
 
 from discreet import kernels
 from discreet.engine import Blocks, LocalBlocks
-from discreet.engine.batches import PART, user_batches
+from discreet.engine.batches import PART, kept, uniform, user_batches
 from discreet.errors import DataError
 from discreet.kernels import n_threads, over_blocks, single_threaded_blas
 from discreet.models.als.published_contributions import (
     Sample,
     centered,
     clipped,
-    kept,
     own_equations,
     own_gradient,
     own_vectors,
     renumbered,
-    uniform,
     user_ridge,
     user_step,
 )

@@ -26,22 +26,14 @@ from discreet.models.centering import (
     private_user_means,
     with_user_means,
 )
+from discreet.models.choices import LABELS, POPULARITY, SECOND_MOMENT, choice_shares, learn_choices, own_weights
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.choices import LABELS, POPULARITY, SECOND_MOMENT, choice_shares, learn_choices
-from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, own_weights
-from discreet.models.spectral.estimate import (
-    COMMON_TASTE,
-    Chosen,
-    Cleansed,
-    exploration,
-    factored,
-    rating_factors,
-    rating_fold_in,
-    similarities,
-)
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
+from discreet.models.spectral.estimate import Cleansed, factored, rating_factors, rating_fold_in, similarities
+from discreet.models.taste import COMMON_TASTE, Chosen, exploration
 from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import sensitivity_factor
 from discreet.privacy.statistics import UserBatch

@@ -12,8 +12,7 @@ from scipy.linalg import eigh
 
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
-from discreet.engine.batches import DENSE_CELLS, user_batches
-from discreet.models.als.published_contributions import uniform
+from discreet.engine.batches import DENSE_CELLS, kept, uniform, user_batches
 from discreet.models.centering import CLAMP, RATINGS_PER_USER, SHRINKAGE, Centering, UserMeans
 from discreet.models.eigen import check_catalog
 from discreet.models.fold_in import FoldIn, LinearFoldIn
@@ -180,9 +179,7 @@ class PublishedCleansing:
         return user_batches(ratings, most_users).map(self._capped)
 
     def _capped(self, part: UserBatch) -> UserBatch:
-        kept = uniform(part, self.cap, seed=0)
-        counts = np.bincount(part.owners[kept], minlength=len(part.counts))
-        return UserBatch(np.concatenate([[0], np.cumsum(counts)]), part.indices[kept], part.values[kept])
+        return kept(part, uniform(part, self.cap, seed=0))
 
     def _centered(self, part: UserBatch) -> Array:
         return np.clip(part.values.astype(np.float64) - self.middle, -self.half, self.half)
