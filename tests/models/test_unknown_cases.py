@@ -13,6 +13,7 @@ from discreet.models.als.published import Sigmas
 from discreet.models.als.published_training import private_regressions
 from discreet.models.private import true_plan
 from discreet.privacy import Ledger, Plan, ProductSum, Releaser, VectorSum
+from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.statistics import normal_equations_sensitivity
 
 PLAN = Plan.gaussian(1.0, {"sums": 1.0})
@@ -82,7 +83,8 @@ def test_losses() -> None:
 
 def test_arrays_are_refused_where_bits_depend_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """As tables are: a person's numbers would depend on who comes before them."""
-    monkeypatch.setattr("discreet.privacy.lattice.address_dependent", lambda: ("solve",))
+    require_sound_arithmetic.cache_clear()
+    monkeypatch.setattr("discreet.privacy.determinism.address_dependent", lambda: ("solve",))
     rows, ledger = np.ones((20, 3)), Ledger(delta=1e-6, notion="dp")
     with pytest.raises(PrivacyError, match="other bits for other memory addresses"):
         discreet.DPPCA(1, epsilon=1, delta=1e-6, row_norm=1).fit(rows, ledger=ledger)

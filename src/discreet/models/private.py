@@ -21,6 +21,7 @@ from discreet.models import private_items, registry
 from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser
+from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import (
     MAX_EPSILON,
     Adjacency,
@@ -29,7 +30,6 @@ from discreet.privacy.guarantee import (
     require_adjacency,
     sensitivity_factor,
 )
-from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.ledger import Preview
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint

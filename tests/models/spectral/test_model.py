@@ -23,7 +23,7 @@ from discreet.models.shrinkage import regression, shrunk
 from discreet.models.spectral.model import POPULARITY
 from discreet.models.taste import Chosen, Directions, Spectrum, exploration
 from discreet.privacy import Noisy, statistics
-from discreet.privacy import lattice as sums
+from discreet.privacy import statistics as sums
 from discreet.privacy.releaser import noise_edge
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance

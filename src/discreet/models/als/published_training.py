@@ -34,8 +34,8 @@ from discreet.models.als.published_contributions import (
     user_step,
 )
 from discreet.privacy import GramSum, Ledger, NormalEquations, OuterSum, Plan, Releaser, VectorSum
+from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import AdjacencyName, account
-from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, whole
