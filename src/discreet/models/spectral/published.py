@@ -20,7 +20,7 @@ from discreet.models.private import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS
 from discreet.models.spectral.estimate import Cleansed, over_weights
 from discreet.models.spectral.model import DPCleansedSVD, Predictor
-from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
+from discreet.privacy import GramSum, Noisy, Plan, Releaser, Statistic, VectorSum
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import Count, Positive
@@ -68,7 +68,7 @@ class PublishedDPSVD(PublishedModel):
     def _plan(self, n_items: int) -> Plan:
         check_catalog(n_items, self.rank)
         std = frank_wolfe_std(1.0, 1, self.epsilon, self.delta)
-        return true_plan({SECOND_MOMENT: (1.0, True, std, 1)}, self.adjacency)
+        return true_plan({SECOND_MOMENT: (GramSum(n_items, 1.0), std, 1)}, self.adjacency)
 
     def _check_data(self, ratings: Interactions) -> None:
         self._centering(ratings)  # raises if there is no bound
@@ -132,10 +132,16 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
     def _plan(self, n_items: int) -> Plan:
         check_catalog(n_items, self.rank)
         root = self.max_items**0.5
-        # One rating moves a release by so much; what a user can do is sqrt(k), with nonnegative inner products or not.
+        # One rating moves a release by so much, in units of R and B.
         entries = {COUNTS: 1.0, SUMS: 1.0, WEIGHTS: math.sqrt(2), COVARIANCE: 1 + 2 * math.sqrt(2)}
         noise = math.sqrt(2 * math.log(2 * len(entries) / self.delta)) / self.epsilon
-        lines = {a: (root, a != SUMS, entries[a] * noise / share, 1) for a, share in ENTRY_EPSILONS.items()}
+        statistics: dict[str, Statistic] = {
+            COUNTS: VectorSum(n_items, root, nonnegative=True),
+            SUMS: VectorSum(n_items, root),
+            WEIGHTS: GramSum(n_items, root),
+            COVARIANCE: GramSum(n_items, root),
+        }
+        lines = {a: (statistics[a], entries[a] * noise / share, 1) for a, share in ENTRY_EPSILONS.items()}
         return true_plan(lines, self.adjacency)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
