@@ -36,12 +36,12 @@ Function = Callable[..., Any]
 # user's own items, or refuse tables that no reader makes, always with the same message.
 PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
+    "discreet.data.interactions:ranks",
     "discreet.engine.batches:cuts",
     "discreet.engine.batches:size",  # in `cuts`
     "discreet.engine.batches:rows_of",
     "discreet.engine.batches:require_sound_rows",
     "discreet.engine.batches:in_range",
-    "discreet.engine.batches:smallest",
     "discreet.engine.batches:priorities",
     "discreet.models.one_bit.contributions:two_valued",
     "discreet.models.one_bit.contributions:_primal",  # of a solver, whose result gets noise

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import kernels
-from discreet.data.interactions import Interactions
+from discreet.data.interactions import Interactions, ranks
 from discreet.errors import DataError
 from discreet.hashing import ODD, mixed
 from discreet.kernels import each_block, n_threads, over_blocks
@@ -223,20 +223,12 @@ def priorities(batch: UserBatch, seed: int) -> Words:
     return mixed(items ^ np.repeat(mixed(row + ODD), batch.counts))
 
 
-def smallest(batch: UserBatch, keys: Array, k: int) -> NDArray[np.bool_]:
-    """Which entries have the k smallest keys of their row, ties by item number."""
-    order = np.lexsort((batch.indices, keys, batch.owners))
-    chosen = np.empty(len(order), bool)
-    chosen[order] = np.arange(len(order)) - np.repeat(batch.indptr[:-1], batch.counts) < k
-    return chosen
-
-
 def uniform(batch: UserBatch, k: int, seed: int) -> NDArray[np.bool_]:
     """Which entries are in a random sample of k of each user's, or all if there are no more; `seed` is public.
 
     It is chosen by the content of the row: two users with the same row make the same choice.
     """
-    return smallest(batch, priorities(batch, seed), k)
+    return ranks(batch.indptr, batch.indices, priorities(batch, seed)) < k
 
 
 def kept(batch: UserBatch, mask: NDArray[np.bool_]) -> UserBatch:

@@ -15,7 +15,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.engine.batches import kept, smallest, uniform
+from discreet.data.interactions import ranks
+from discreet.engine.batches import kept, uniform
 from discreet.models.fold_in import Penalty, Ridge, shared_gram
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
@@ -60,7 +61,7 @@ class ItemChoice:
 
 def lowest(batch: UserBatch, k: int, counts: Array) -> NDArray[np.bool_]:
     """Line 5 of Algorithm 2: the k items of each user with the lowest noisy counts, ties by item number."""
-    return smallest(batch, counts[batch.indices], k)
+    return ranks(batch.indptr, batch.indices, counts[batch.indices]) < k
 
 
 def weights(batch: UserBatch, k: int, counts: Array, exponent: float = 0.25) -> Array:
