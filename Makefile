@@ -31,7 +31,7 @@ demo: $(VENV)/.core  ## train a private recommender on generated data: its accur
 test: lint types unit  ## lint, types and tests
 
 # For the edit loop, in about a minute: what breaks first when something is wrong.
-QUICK := tests/privacy/test_statistics.py tests/privacy/test_entries.py tests/privacy/test_lattice.py \
+QUICK := tests/privacy/test_statistics.py tests/privacy/test_entries.py tests/privacy/test_exact_sums.py \
     tests/privacy/test_guarantee.py tests/privacy/test_ledger.py tests/models/test_fold_in.py tests/models/test_baselines.py \
     tests/models/test_unknown_cases.py tests/data/test_interactions.py tests/recommend tests/test_package.py
 check: lint types  ## lint, types and the quick tests, for the edit loop

@@ -182,7 +182,7 @@ def test_kernels_have_names_and_results() -> None:
     """Two kernels of one BLAS, on the same machine: other words, and other bits."""
     if platform.machine() != "x86_64" or not any(x.internal_api == "openblas" for x in blas_libraries()):
         pytest.skip("needs an OpenBLAS on x86-64, which takes the name of a kernel from its environment")
-    code = "from discreet.privacy.lattice import machine_kernels; print(machine_kernels())"
+    code = "from discreet.privacy.determinism import machine_kernels; print(machine_kernels())"
     said = {
         kernel: subprocess.run(
             [sys.executable, "-c", code],

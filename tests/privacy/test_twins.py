@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet import kernels
-from discreet.privacy.lattice import MAX_BOUND
+from discreet.privacy.statistics import MAX_BOUND
 from tests.privacy import twins
 
 HOSTILE = [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, -5e-324, 2.2e-308, 1.7e308, -1.7e308, 1.0, -1.0, 1e-9, 0.1]

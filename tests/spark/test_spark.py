@@ -20,7 +20,7 @@ import pytest
 import discreet
 from discreet.audit.neighbors import long_tail
 from discreet.errors import DataError, NotPublic, PrivacyError
-from discreet.privacy.lattice import machine_kernels
+from discreet.privacy.determinism import machine_kernels
 from discreet.testing import InsecureSeededNoise
 from tests.conftest import missing
 from tests.docs.pages import ROOT

@@ -36,22 +36,22 @@ Function = Callable[..., Any]
 # user's own items, or refuse tables that no reader makes, always with the same message.
 PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
+    "discreet.data.interactions:ranks",
     "discreet.engine.batches:cuts",
     "discreet.engine.batches:size",  # in `cuts`
     "discreet.engine.batches:rows_of",
     "discreet.engine.batches:require_sound_rows",
     "discreet.engine.batches:in_range",
-    "discreet.models.als.published_contributions:_first",
-    "discreet.models.als.published_contributions:priorities",
+    "discreet.engine.batches:priorities",
     "discreet.models.one_bit.contributions:two_valued",
     "discreet.models.one_bit.contributions:_primal",  # of a solver, whose result gets noise
-    "discreet.privacy.lattice:truncate",
-    "discreet.privacy.lattice:row_ends",
+    "discreet.privacy.statistics:truncate",
+    "discreet.privacy.statistics:row_ends",
     "discreet.privacy.statistics:countable",
     "discreet.privacy.statistics:encode",
     "discreet.privacy.statistics:_weights",
     "discreet.privacy.statistics:_first_k",
-    "discreet.privacy.lattice:normal_equations",
+    "discreet.privacy.statistics:normal_equations",
     "discreet.evaluate.metrics:rows",
     "discreet.evaluate.metrics:_rankings",
     "discreet.recommend.histories:_table",

@@ -24,19 +24,20 @@ from discreet.audit.report import Finding, failed
 from discreet.audit.subjects import DIVIDED, Data, Pairs, Subject
 from discreet.data import assembly
 from discreet.data.readers import read
+from discreet.engine import batches
 from discreet.errors import DataError
 from discreet.evaluate import evaluate
 from discreet.evaluate import private as evaluation
 from discreet.models import eigen, private
-from discreet.models.als import published, published_contributions, published_training
+from discreet.models.als import published_contributions, published_training
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import Model
 from discreet.models.centering import Centering
+from discreet.models.choices import SECOND_MOMENT
 from discreet.models.frank_wolfe.estimate import COVARIANCE
 from discreet.models.gradient.model import DPGradientDescent
 from discreet.models.one_bit.published import PublishedObjective, PublishedOutput
 from discreet.models.spectral import pca
-from discreet.models.spectral.choices import SECOND_MOMENT
 from discreet.models.spectral.model import DPSVD
 from discreet.privacy import (
     Gaussian,
@@ -319,7 +320,7 @@ def a_rating_sent_twice() -> Patch:
 @mutant(
     "sampling by position in a table",
     "PublishedDPCleansedSVD, add-remove",
-    published_contributions,
+    batches,
     "priorities",
     params={"max_items": 8},
 )
@@ -502,8 +503,7 @@ def _undercharged(label: str, factor: float) -> Patch:
 @mutant("DPALS 2021, Theorem 1", ALGORITHM_1)
 def missing_factor_of_two() -> Patch:
     """An item step releases a Gram matrix and a right-hand side, but only one is charged."""
-    modules = published, statistics
-    return together(*(patch.object(one, "normal_equations_sensitivity", lambda *given: 1.0) for one in modules))
+    return patch.object(statistics, "normal_equations_sensitivity", lambda *given: 1.0)
 
 
 MUTANTS += [

@@ -112,6 +112,15 @@ class ByItem:
     values: NDArray[np.float32]
 
 
+def ranks(indptr: Array, *keys: Array) -> Array:
+    """The place of each entry in its row, from 0, by increasing key: the last key, then the one before it, ..."""
+    counts = np.diff(indptr)
+    order = np.lexsort((*keys, np.repeat(np.arange(len(counts)), counts)))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order)) - np.repeat(indptr[:-1], counts)
+    return places
+
+
 def is_spark(thing: Any) -> bool:
     """Whether this is a Spark DataFrame."""
     return type(thing).__module__.startswith("pyspark.sql.") and type(thing).__name__ == "DataFrame"
@@ -288,6 +297,10 @@ class Interactions(Declared):
         """The interactions at some positions, or where a mask is true."""
         times = None if self.times is None else self.times[at]
         return replace(self, **{"indices": self.indices[at], "values": self.values[at], "times": times, **changed})
+
+    def ranks(self, keys: Array) -> Array:
+        """The place of each interaction among those of its user, by increasing key; equal ones as they are stored."""
+        return ranks(self.indptr, keys)
 
     # Other forms
 

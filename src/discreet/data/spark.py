@@ -27,7 +27,7 @@ from discreet.data.sources import Columns, Wanted, format_of, require_names, sli
 from discreet.data.sql import SELECT, reads_text_files, require_select
 from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
 from discreet.errors import DataError, MissingExtra, NotPublic, PrivacyError
-from discreet.privacy.lattice import machine_kernels, require_sound_arithmetic
+from discreet.privacy.determinism import machine_kernels, require_sound_arithmetic
 from discreet.validation import whole
 
 INLINE = 1 << 16  # bytes that are sent along with each task, without a broadcast

@@ -135,12 +135,10 @@ def leave_k_out(
     else:
         raise DataError(f"by: 'time' or 'random' is needed, not {by!r}")
     counts = np.diff(ratings.indptr)
-    order = np.lexsort((key, ratings.user_numbers()))  # within each user by key, ties as they are stored
-    from_end = np.repeat(ratings.indptr[1:], counts) - 1 - np.arange(len(ratings))  # 0: the user's last
+    from_end = np.repeat(counts, counts) - 1 - ratings.ranks(key)  # 0: the user's last
     enough = np.repeat(counts > k + valid, counts)
-    labels = np.empty(len(ratings), dtype=np.uint8)
-    labels[order] = np.where(from_end < k, TEST, np.where(from_end < k + valid, VALID, TRAIN)) * enough
-    return _parts(ratings, labels)
+    labels = np.where(from_end < k, TEST, np.where(from_end < k + valid, VALID, TRAIN)) * enough
+    return _parts(ratings, labels.astype(np.uint8))
 
 
 def by_time(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, at: Any = None) -> Parts:
@@ -222,10 +220,7 @@ def held_out_users(
         if train_items_only:
             part = part.where(seen[part.indices])
         counts = np.diff(part.indptr)
-        order = np.lexsort((rng.random(len(part)), part.user_numbers()))
-        rank = np.empty(len(part), dtype=np.int64)
-        rank[order] = np.arange(len(part)) - np.repeat(part.indptr[:-1], counts)
-        wanted = rank < np.repeat(np.floor(counts * target + 1e-9).astype(np.int64), counts)
+        wanted = part.ranks(rng.random(len(part))) < np.repeat(np.floor(counts * target + 1e-9), counts)
         return QueryTarget(part.where(~wanted), part.where(wanted))
 
     return HeldOutUsers(train, divided(shuffled[:valid]), divided(shuffled[valid : valid + test]))

@@ -12,14 +12,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet import kernels
-from discreet.data.interactions import Interactions
+from discreet.data.interactions import Interactions, ranks
 from discreet.errors import DataError
+from discreet.hashing import ODD, mixed
 from discreet.kernels import each_block, n_threads, over_blocks
 from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
-from discreet.typing import Array
+from discreet.typing import Array, Words
 
 if TYPE_CHECKING:
     from discreet.data.spark import SparkInteractions
@@ -209,6 +211,29 @@ def by_other_folds(part: UserBatch, entries: Array, loadings: Array) -> tuple[Ar
 def on_items(entries: Callable[[UserBatch], Array], place: Array, part: UserBatch) -> UserBatch:
     """What some users have on the items that have a place, which are renumbered by it (-1: it has none)."""
     return UserBatch(*kernels.placed_rows(part.indptr, part.indices, entries(part), place))
+
+
+def priorities(batch: UserBatch, seed: int) -> Words:
+    """A random-looking word for each entry of each row, from the seed and the row's own items and values."""
+    items = mixed((batch.indices.astype(np.uint64) + np.uint64(1)) * ODD + np.uint64(seed % 2**64))
+    values = np.ascontiguousarray(batch.values, np.float64).view(np.uint64)
+    row, filled = np.zeros(len(batch.counts), np.uint64), batch.counts > 0
+    if filled.any():  # sums modulo 2^64: the same in any order
+        row[filled] = np.add.reduceat(mixed(items + values * ODD), batch.indptr[:-1][filled])
+    return mixed(items ^ np.repeat(mixed(row + ODD), batch.counts))
+
+
+def uniform(batch: UserBatch, k: int, seed: int) -> NDArray[np.bool_]:
+    """Which entries are in a random sample of k of each user's, or all if there are no more; `seed` is public.
+
+    It is chosen by the content of the row: two users with the same row make the same choice.
+    """
+    return ranks(batch.indptr, batch.indices, priorities(batch, seed)) < k
+
+
+def kept(batch: UserBatch, mask: NDArray[np.bool_]) -> UserBatch:
+    """Some of a batch's entries."""
+    return UserBatch(np.concatenate([[0], np.cumsum(mask)])[batch.indptr], batch.indices[mask], batch.values[mask])
 
 
 def require_sound_rows(ratings: Interactions, n_jobs: int | None = None) -> None:

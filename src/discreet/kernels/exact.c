@@ -7,7 +7,7 @@
 
 #include "common.h"
 
-// Rows of values as integers on the grid, of L2 norm at most limit: lattice.truncate says how. `largest` is the floor of
+// Rows of values as integers on the grid, of L2 norm at most limit: statistics.truncate says how. `largest` is the floor of
 // limit squared. What is not finite counts as zero.
 typedef struct {
   double step, limit;

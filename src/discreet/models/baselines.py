@@ -13,7 +13,7 @@ from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import private_user_means, with_user_means
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.estimate import item_offsets
+from discreet.models.shrinkage import item_offsets
 from discreet.privacy import Plan, Releaser, UserBatch, VectorSum
 from discreet.typing import Array
 from discreet.validation import Count, NotNegative

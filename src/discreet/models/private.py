@@ -20,16 +20,9 @@ from discreet.errors import DataError, PrivacyError
 from discreet.models import private_items, registry
 from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
-from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser
-from discreet.privacy.guarantee import (
-    MAX_EPSILON,
-    Adjacency,
-    AdjacencyName,
-    account,
-    require_adjacency,
-    sensitivity_factor,
-)
-from discreet.privacy.lattice import require_sound_arithmetic
+from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser, Statistic
+from discreet.privacy.determinism import require_sound_arithmetic
+from discreet.privacy.guarantee import MAX_EPSILON, Adjacency, AdjacencyName, account, require_adjacency
 from discreet.privacy.ledger import Preview
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint
@@ -332,21 +325,25 @@ class PrivateModel(Model):
 
 # -- models as published: with the noise of a paper, and the guarantee that this noise truly gives
 
-UP = 1 + 2.0**-40  # makes up for the rounding of a sensitivity's own arithmetic
-
 
 def frank_wolfe_std(row_norm: float, releases: int, epsilon: float, delta: float) -> float:
     """The noise of Jain, Thakkar and Thakurta (2018) for T releases: L^2 sqrt(64 T log(1 / delta)) / epsilon."""
     return row_norm**2 * math.sqrt(64 * releases * math.log(1 / delta)) / epsilon
 
 
-def true_plan(releases: Mapping[str, tuple[float, bool, float, int]], adjacency: AdjacencyName) -> Plan:
-    """A plan at given noise. Label -> (norm of a contribution, whether inner products are nonnegative, std, count)."""
-    lines = []
-    for label, (bound, nonnegative, std, count) in releases.items():
-        factor = sensitivity_factor(adjacency, nonnegative=nonnegative)
-        lines.append(Planned(label, Cost.of_gaussian(bound * factor * UP, std), count))
-    return Plan(tuple(lines))
+# A statistic, the standard deviation of its noise, and how often it is released. The cost depends on the ratio of the
+# two: bounds may be in units of their own.
+Noised = tuple[Statistic, float, int]
+
+
+def true_plan(releases: Mapping[str, Noised], adjacency: AdjacencyName) -> Plan:
+    """A plan at given noise, by label."""
+    return Plan(
+        tuple(
+            Planned(label, Cost.of_gaussian(statistic.sensitivity(adjacency), std), count)
+            for label, (statistic, std, count) in releases.items()
+        )
+    )
 
 
 def true_ledger(model: PrivateModel, plan: Plan, name: str, url: str | None) -> Ledger:
@@ -368,8 +365,8 @@ class PublishedModel(PrivateModel):
     rank: Count | None = None
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
-        # The cost does not depend on the size of the catalog, if there are as many items as directions.
-        return true_ledger(self, self.plan(self.rank or 1), "epsilon", url)
+        # The cost does not depend on the size of the catalog, if it has two items, and as many as directions.
+        return true_ledger(self, self.plan(max(self.rank or 2, 2)), "epsilon", url)
 
     def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         learned, statement = super()._learn(ratings, ledger, checkpoint)

@@ -18,8 +18,9 @@ import numpy as np
 
 import discreet
 from discreet.data.interactions import Interactions
+from discreet.engine.batches import uniform
 from discreet.models.als.published import published_epsilon, published_rho_squared, published_rho_squared_for
-from discreet.models.als.published_contributions import lowest, uniform
+from discreet.models.als.published_contributions import lowest
 from discreet.papers import frank_wolfe
 from discreet.papers.data import Labeled, at_hand, divided, load, most_rated, most_rated_items
 from discreet.papers.reproduction import (

@@ -1,17 +1,18 @@
 """The trust base: everything that decides whether a guarantee is true.
 
-Read it in this order: `guarantee` (guarantees, and what releases cost together), `lattice` (integers on a grid, and
-their exact sums), `noise` (added to them), `statistics`, `entries` and `set_union` (what may be released, and its
-sensitivity), `selection` (other secret randomness), `store` and `ledger` (the plan, the record, and the release),
-`releaser` (the interface for models), `statement` (what people get to read).
+Read it in this order: `guarantee` (guarantees, and what releases cost together), `noise` (integers on a grid, and what
+is added to them), `statistics`, `entries` and `set_union` (what may be released, its exact sum and its sensitivity),
+`determinism` (whether this machine's arithmetic is sound), `selection` (other secret randomness), `store` and `ledger`
+(the plan, the record, and the release), `releaser` (the interface for models), `statement` (what people get to read).
 """
 
 from discreet.privacy.guarantee import Cost, Guarantee, PureEvent, SampledGaussian, Selection, ThresholdEvent
-from discreet.privacy.lattice import Grid, GridArray, truncate
 from discreet.privacy.ledger import Ledger, Plan, Planned, Reservation
 from discreet.privacy.noise import (
     DeclaredNoise,
     Gaussian,
+    Grid,
+    GridArray,
     L2Laplace,
     Laplace,
     Noise,
@@ -30,6 +31,7 @@ from discreet.privacy.statistics import (
     Statistic,
     UserBatch,
     VectorSum,
+    truncate,
 )
 
 __all__ = ["Cost", "Guarantee", "Ledger", "Plan", "Planned", "PureEvent", "Reservation", "SampledGaussian"]

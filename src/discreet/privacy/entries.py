@@ -14,8 +14,7 @@ import numpy as np
 
 from discreet.errors import PrivacyError
 from discreet.privacy.guarantee import Adjacency, Cost, require_adjacency
-from discreet.privacy.lattice import Grid, GridArray
-from discreet.privacy.noise import Gaussian, L2Laplace, Laplace, Noise, RandomizedResponse
+from discreet.privacy.noise import Gaussian, Grid, GridArray, L2Laplace, Laplace, Noise, RandomizedResponse
 from discreet.privacy.statistics import fine_grid
 from discreet.typing import Array
 from discreet.validation import positive, whole

@@ -36,9 +36,70 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from discreet.errors import PrivacyError, Unbounded
 from discreet.kernels import each_block, n_threads
 from discreet.privacy.guarantee import Cost, PureEvent
-from discreet.privacy.lattice import Grid, GridArray
 from discreet.typing import Floats, Integers, Words
-from discreet.validation import decimal, positive, probability
+from discreet.validation import decimal, positive, probability, whole
+
+STD_BITS = 20  # a noise standard deviation is about 2^20 grid units
+
+
+# -- what noise is added to: integers on a public grid
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The multiples of 2^exponent."""
+
+    exponent: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "exponent", whole("exponent", self.exponent, -1000, 1000))
+
+    @classmethod
+    def for_std(cls, std: float) -> "Grid":
+        """The grid on which noise of this standard deviation spans 2^20 to 2^21 units."""
+        return cls(math.frexp(positive("std", std))[1] - 1 - STD_BITS)
+
+    @property
+    def step(self) -> float:
+        """A grid unit: the distance between neighbors."""
+        return 2.0**self.exponent
+
+    def units(self, length: float) -> float:
+        """A length in grid units; exact, since the step is a power of two."""
+        return length * 2.0**-self.exponent
+
+
+@dataclass(frozen=True, eq=False)
+class GridArray:
+    """An array of multiples of a grid's step, held as int64: the form in which a statistic is released."""
+
+    values: Integers
+    grid: Grid
+    spare: bool = False  # whether the released array may overwrite the values
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.grid, Grid) or not isinstance(self.values, np.ndarray) or self.values.dtype != np.int64:
+            kind = getattr(self.values, "dtype", type(self.values).__name__)
+            raise PrivacyError(f"statistic: must be int64 units of a Grid, not {kind}; see discreet.privacy.truncate")
+
+    @classmethod
+    def of(cls, statistic: "npt.ArrayLike | GridArray") -> "GridArray":
+        """A statistic as passed to `release`: a GridArray, or integers (the grid is then 1)."""
+        if isinstance(statistic, GridArray):
+            return statistic
+        array = np.asarray(statistic)
+        if array.dtype.kind not in "iub":
+            raise PrivacyError(
+                f"statistic: must hold integers, not {array.dtype}: put users' contributions on a grid with "
+                "discreet.privacy.truncate and add those up, since noise does not protect the low bits of floats"
+            )
+        if array.dtype == np.uint64:
+            raise PrivacyError("statistic: uint64 may overflow int64; convert it where its bound is known")
+        return cls(array.astype(np.int64), Grid())
+
+
+# -- secret bits
+
 
 _ZEROS = memoryview(bytes(1 << 17))
 

@@ -92,7 +92,7 @@ class Releaser:
     reservation: Reservation
     adjacency: str
     n_jobs: int | None
-    progress: Callable[[Fraction, str], None] | None = None
+    progress: Callable[[int | Fraction, str], None] | None = None
     unproved: bool = False
 
     def __post_init__(self) -> None:
@@ -234,5 +234,5 @@ class Releaser:
     ) -> Array:
         released = self.reservation.release(statistic, sensitivity, noise, label, **options)
         if self.progress is not None:
-            self.progress(Fraction(1, parts), label)
+            self.progress(1 if parts == 1 else Fraction(1, parts), label)
         return released

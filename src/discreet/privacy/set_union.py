@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from discreet.errors import PrivacyError
 from discreet.privacy.guarantee import Cost, ThresholdEvent, sensitivity_factor
-from discreet.privacy.lattice import Grid, GridArray
-from discreet.privacy.noise import Gaussian, NoiseSource
+from discreet.privacy.noise import Gaussian, Grid, GridArray, NoiseSource
 from discreet.privacy.statistics import Statistic, UserBatch, countable, fine_grid
 from discreet.typing import Array, Integers
 from discreet.validation import probability, whole

@@ -9,41 +9,42 @@ For every type, whatever the contributions are, f(D + u) - f(D) = f({u}) exactly
 sensitivity (tests/privacy/test_statistics.py). Nothing here raises because of a value in the data: numbers that are not
 finite count as zero, rows that are too long are shortened, and an item that a user has twice counts once.
 
+A contribution is scaled to its bound, truncated toward zero to integers, in units of a public grid, and its norm is
+checked in exact integer arithmetic. Sums of such contributions are exact, hence the same for any order, thread count or
+machine, and their sensitivity is the bound, not the bound plus rounding errors.
+
 Proofs: docs/proofs/grid.md for `VectorSum`, `GramSum` and `OuterSum`; docs/proofs/oja.md for `ProductSum`;
 docs/proofs/dpals-published.md for `NormalEquations`; docs/proofs/evaluation.md for `MeanSum`.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from discreet import kernels
 from discreet.errors import PrivacyError
+from discreet.kernels import each_block
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
-from discreet.privacy.lattice import (
-    Grid,
-    add_gram,
-    add_products,
-    in_units,
-    mirror,
-    normal_equations,
-    row_ends,
-    truncate,
-)
-from discreet.privacy.noise import Gaussian
-from discreet.typing import Array
+from discreet.privacy.noise import Gaussian, Grid
+from discreet.typing import Array, Integers
 from discreet.validation import positive, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+MAX_BOUND = 1 << 30  # largest contribution of a user in grid units: sums of 2^32 users then stay below 2^63
+EXACT = 1 << 53  # integers up to here are exact in float64
+STRIPES = 32  # of columns of a large matrix, that threads add to
+MOST_USERS = 1 << 14  # whose normal equations, of at most 2^30 units each, are added up at once
 UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
 GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
 WEIGHT_BITS = 6  # a weight of 1 is 2^6 grid units
@@ -87,6 +88,14 @@ class UserBatch:
         return kernels.row_sums(entries, self.indptr)
 
 
+def row_ends(indptr: npt.ArrayLike, n_entries: int) -> Integers:
+    """Where ragged rows start and end, checked."""
+    ends = np.ascontiguousarray(indptr, np.int64)
+    if not ends.size or ends[0] != 0 or ends[-1] != n_entries or not kernels.ascending()(ends):
+        raise PrivacyError("indptr: must rise from 0 to the number of entries, as in a CSR matrix")
+    return ends
+
+
 def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_] | None]:
     """Item numbers, and which entries count (None: all): each of a user's items once, if it exists.
 
@@ -116,6 +125,109 @@ def _rows(batch: Any, contribution: Any) -> Array:
     if len(rows) != batch.n_users:
         raise PrivacyError("contribution: one row for each user was declared")
     return rows
+
+
+# -- contributions as integers
+
+
+def in_units(bound: float, grid: Grid) -> tuple[float, float, int]:
+    """A bound as the kernels take it: the step of its grid, it in units, and the largest sum of squares of units."""
+    if not isinstance(grid, Grid):
+        raise PrivacyError(f"grid: must be a Grid, e.g. noise.grid(), not {grid!r}")
+    units = grid.units(positive("bound", bound))
+    if not 1 <= units <= MAX_BOUND:
+        raise PrivacyError(
+            f"bound: {bound:g} is {units:.3g} units of a grid of step 2^{grid.exponent}, outside [1, 2^30] "
+            f"(above it sums could overflow): choose a {'coarser' if units > 1 else 'finer'} grid"
+        )
+    return grid.step, units, math.floor(Fraction(units) ** 2)
+
+
+def truncate(rows: npt.ArrayLike, *, bound: float, grid: Grid, indptr: npt.ArrayLike | None = None) -> Integers:
+    """Users' contributions as integers on a grid, each of L2 norm at most `bound`.
+
+    A row that is too long is scaled down; entries are then truncated toward zero, which shortens every row and
+    so leaves the add-remove sensitivity at `bound`. The norm is verified in exact integers.
+
+    Args:
+        rows: one row per user (the last axis is one contribution); or, with `indptr`, the concatenated entries of
+            rows of different lengths.
+        bound: the largest norm of a row, public.
+        grid: the public grid.
+        indptr: where each ragged row starts and ends, as in a CSR matrix.
+
+    Returns int64 of the shape of `rows`, in grid units.
+    """
+    units = in_units(bound, grid)
+    values = np.asarray(rows, np.float64)
+    if values.ndim == 0:
+        raise PrivacyError("rows: one row per user is needed, not a single number")
+    rows_of_width = np.arange(math.prod(values.shape[:-1]) + 1) * values.shape[-1]
+    ends = rows_of_width if indptr is None else row_ends(indptr, values.size)
+    return kernels.truncate(np.ascontiguousarray(values).ravel(), ends, *units).reshape(values.shape)
+
+
+# -- exact sums: the same however users are cut into batches, and in whatever order these are added
+
+
+def _in_float64(rows: Array, most: int) -> Iterator[Array]:
+    """Integer rows with entries of at most `most`, as float64, in parts whose sums of products are exact."""
+    some = EXACT // (most * most)
+    for start in range(0, len(rows), some):
+        yield rows[start : start + some].astype(np.float64, copy=False)
+
+
+def add_gram(total: Array, rows: Array, most: int) -> None:
+    """Add the sum of x x^T over integer rows x to a matrix: of a matrix times itself, BLAS computes one half."""
+    for x in _in_float64(rows, most):
+        np.add(total, x.T @ x, out=total, dtype=np.int64, casting="unsafe")  # integers below 2^53
+
+
+def add_products(total: Array, rows: Array, most: int, n_jobs: int | None) -> Array:
+    """Add x x^T, for integer rows x, to a large matrix, on and above its diagonal.
+
+    Threads share one sum, a stripe of it each, so that there is only one such matrix for any number of threads.
+    """
+    for x in _in_float64(rows, most):
+
+        def add(stripe: slice, x: Array = x) -> None:
+            own, product = total[: stripe.stop, stripe], x[:, : stripe.stop].T @ x[:, stripe]
+            np.add(own, product, out=own, dtype=np.int64, casting="unsafe")  # integers below 2^53
+
+        each_block(add, _stripes(len(total)), n_jobs)
+    return total
+
+
+def mirror(total: Array) -> None:
+    """Make the lower triangle of a matrix a copy of the upper one."""
+    for stripe in _stripes(len(total)):
+        total[stripe, : stripe.start] = total[: stripe.start, stripe].T
+        block = total[stripe, stripe]
+        block[:] = np.triu(block) + np.triu(block, 1).T
+
+
+def _stripes(size: int) -> list[slice]:
+    """Columns of a matrix, with about as many entries on and above the diagonal in each stripe."""
+    ends = np.unique(np.rint(size * np.sqrt(np.arange(STRIPES + 1) / STRIPES)).astype(int))
+    return [slice(first, last) for first, last in pairwise(ends.tolist())]
+
+
+Entries = tuple[Array, Array, Array, Array | None]  # indptr of users, then items, targets times weights, and weights
+
+
+def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int | None) -> None:
+    """Add w u u^T, and w y u as last columns, by item; in parts, so that float64 is exact."""
+    indptr, items, targets, weights = entries
+    for first in range(0, len(vectors), MOST_USERS):
+        last = min(first + MOST_USERS, len(vectors))
+        own = slice(int(indptr[first]), int(indptr[last]))
+        # By item, and by user within it; entries that do not count are at item 0 with weight 0.
+        ends = indptr[first : last + 1] - own.start
+        by_item = csr_array((np.arange(len(items[own])), items[own], ends), shape=(last - first, len(total))).tocsc()
+        order, users, ends = by_item.data, by_item.indices, by_item.indptr.astype(np.int64)
+        heavy = None if weights is None else weights[own][order]
+        aims = targets[own][order]
+        kernels.normal_equations(total, ends, users, vectors[first:last], aims, weights=heavy, n_jobs=n_jobs)
 
 
 # -- the interface of a type of sum

@@ -10,7 +10,7 @@ from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.models.als.training import EXTENSION, GRAM, POPULARITY, SECOND_MOMENT, STEP, settings
 from discreet.models.base import Model
-from discreet.models.spectral.choices import LABELS
+from discreet.models.choices import LABELS
 from discreet.testing import ModelConformance
 from tests.models.als.test_model import DELTA, seeded
 from tests.models.replay import replay

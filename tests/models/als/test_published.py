@@ -10,19 +10,11 @@ import pytest
 import discreet
 from discreet.data import Interactions
 from discreet.datasets import synthetic_low_rank
+from discreet.engine.batches import priorities, uniform
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.als import DPALS, PublishedDPALS, private_regressions
 from discreet.models.als.published import published_epsilon, published_rho_squared
-from discreet.models.als.published_contributions import (
-    Sample,
-    a_user,
-    clip,
-    lowest,
-    priorities,
-    uniform,
-    user_ridge,
-    weights,
-)
+from discreet.models.als.published_contributions import Sample, a_user, clip, lowest, user_ridge, weights
 from discreet.models.als.published_training import a_item, most_frequent, normalized, project_psd
 from discreet.models.base import Model
 from discreet.models.fold_in import Penalty

@@ -17,9 +17,10 @@ from discreet.models.base import Model
 from discreet.models.centering import MEAN, VARIANCES
 from discreet.models.eigen import MOST_ITEMS, rating_directions, standing_out
 from discreet.models.fold_in import LinearFoldIn
+from discreet.models.shrinkage import item_offsets
 from discreet.models.spectral import contributions
 from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
-from discreet.models.spectral.estimate import MOST_COLUMNS, factored, item_offsets, similarities
+from discreet.models.spectral.estimate import MOST_COLUMNS, factored, similarities
 from discreet.models.spectral.published import PublishedCleansing
 from discreet.privacy import Noisy
 from discreet.privacy.statistics import UserBatch

@@ -17,13 +17,13 @@ from discreet.engine import batches as users_rows
 from discreet.engine.batches import FOLDS, parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
+from discreet.models.choices import POWER_STEP, SECOND_MOMENT, PowerStep, Residuals
 from discreet.models.eigen import FEWEST_ITEMS
-from discreet.models.spectral.choices import POWER_STEP, SECOND_MOMENT
-from discreet.models.spectral.contributions import PowerStep, Residuals
-from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, exploration, regression, shrunk
+from discreet.models.shrinkage import regression, shrunk
 from discreet.models.spectral.model import POPULARITY
+from discreet.models.taste import Chosen, Directions, Spectrum, exploration
 from discreet.privacy import Noisy, statistics
-from discreet.privacy import lattice as sums
+from discreet.privacy import statistics as sums
 from discreet.privacy.releaser import noise_edge
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -454,6 +454,6 @@ def test_exploring_changes_nothing_among_the_items_that_are_known() -> None:
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 def test_sparse_rows_reach_their_bounds_and_no_more(monkeypatch: Any, adjacency: str) -> None:
     """Rows of large catalogs stay sparse: the same releases, of histories with the common taste."""
-    monkeypatch.setattr("discreet.models.spectral.choices.MOST_DENSE", 0)
+    monkeypatch.setattr("discreet.models.choices.MOST_DENSE", 0)
     findings = designed(shipped()[f"DPSVD with a power step, {adjacency}"])[1]
     assert not [found.words for found in findings if not found.ok and found.check != "whole claim"]

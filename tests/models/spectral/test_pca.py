@@ -13,7 +13,7 @@ from discreet.errors import BudgetExceeded, DataError, NotFitted, PrivacyError
 from discreet.models.eigen import leading, orthonormal, start
 from discreet.models.spectral.pca import ENERGY, PRODUCT, SECOND_MOMENT
 from discreet.privacy import Noisy, statistics
-from discreet.privacy import lattice as sums
+from discreet.privacy import statistics as sums
 from discreet.testing import InsecureSeededNoise
 from tests.models.replay import record, replay
 

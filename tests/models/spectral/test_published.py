@@ -12,8 +12,8 @@ from discreet.engine import batches as users_rows
 from discreet.errors import DataError, NotPublic, PrivacyError, Unbounded
 from discreet.models.base import Model
 from discreet.models.centering import MEAN, VARIANCES, Centering, public_row_norm
+from discreet.models.choices import SECOND_MOMENT
 from discreet.models.eigen import places
-from discreet.models.spectral.choices import SECOND_MOMENT
 from discreet.models.spectral.model import POPULARITY
 from discreet.models.spectral.published import SECOND_MOMENT as PUBLISHED
 from discreet.testing import InsecureSeededNoise, ModelConformance

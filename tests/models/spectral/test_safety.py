@@ -7,7 +7,7 @@ import pytest
 
 import discreet
 from discreet.data import Interactions
-from discreet.models.spectral.choices import POPULARITY, POWER_STEP, SECOND_MOMENT
+from discreet.models.choices import POPULARITY, POWER_STEP, SECOND_MOMENT
 from discreet.privacy import Noisy
 from discreet.testing import InsecureSeededNoise
 from tests.models.replay import record, replay

@@ -28,10 +28,8 @@ from discreet.models.als.published_training import (
 )
 from discreet.models.base import Learned
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
-from discreet.models.private import PrivateModel, true_ledger
-from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser
-from discreet.privacy.guarantee import sensitivity_factor
-from discreet.privacy.statistics import UP, normal_equations_sensitivity
+from discreet.models.private import Noised, PrivateModel, true_ledger, true_plan
+from discreet.privacy import GramSum, Ledger, NormalEquations, OuterSum, Plan, Releaser, VectorSum
 from discreet.typing import Array
 from discreet.validation import Count, NotNegative, Positive, Seed, round_up
 
@@ -179,37 +177,36 @@ class PublishedDPALS(PrivateModel):
     def _center(self) -> bool:
         return self.preprocess if self.center is None else self.center
 
-    def _releases(self, sigmas: Sigmas) -> dict[str, tuple[float, float, int]]:
-        """Label -> (sensitivity, std, count), in the units of the paper: Gamma_u = Gamma_M = 1."""
-        root, any_sign = math.sqrt(self.max_items), sensitivity_factor(self.adjacency)
-        nonnegative = sensitivity_factor(self.adjacency, nonnegative=True)
-        found = {}
+    def _releases(self, sigmas: Sigmas) -> dict[str, Noised]:
+        """In the units of the paper: Gamma_u = Gamma_M = 1. The number of items does not matter, if there are two."""
+        k, n, root = self.max_items, 2, math.sqrt(self.max_items)
+        found: dict[str, Noised] = {}
         if self.preprocess:
-            found[COUNTS] = (root * nonnegative, sigmas.pre, 1)
-            found[RECOUNTS] = (root * nonnegative, sigmas.pre, 1)
+            found[COUNTS] = found[RECOUNTS] = VectorSum(n, root, nonnegative=True), sigmas.pre, 1
             if self._center:  # a sum over k ratings moves by k, and gets noise of sqrt(k) sigma_p
-                found[MEAN] = (root * any_sign, sigmas.pre, 1)
+                found[MEAN] = VectorSum(1, root), sigmas.pre, 1
         if self.start == "svd":
-            found[START] = (self.max_items * nonnegative, sigmas.start, 1)
+            found[START] = GramSum(n, float(k)), sigmas.start, 1
         if self.item_step == "gradient":
-            found[GRADIENT] = (root * any_sign, sigmas.rhs, self.n_steps * self.n_gradients)
+            found[GRADIENT] = OuterSum((n, self.rank), root), sigmas.rhs, self.n_steps * self.n_gradients
         else:
-            sensitivity = root * normal_equations_sensitivity(sigmas.gram / sigmas.rhs, self.adjacency)
-            found[STEP] = (sensitivity, sigmas.gram, self.n_steps)
+            equations = NormalEquations(n, self.rank, k, 1.0, 1.0, sigmas.gram / sigmas.rhs)
+            found[STEP] = equations, sigmas.gram, self.n_steps
         if self.global_penalty > 0:
-            found[GRAM] = (nonnegative, sigmas.gram, self.n_steps)
-        return {label: (sensitivity * UP, std, count) for label, (sensitivity, std, count) in found.items()}
+            found[GRAM] = GramSum(self.rank, 1.0), sigmas.gram, self.n_steps
+        return found
 
-    def _mu_squared(self, sigmas: Sigmas) -> float:
-        """The true Gaussian-DP parameter of a fit, squared."""
-        return math.fsum(count * (size / std) ** 2 for size, std, count in self._releases(sigmas).values())
+    def _shares(self, sigmas: Sigmas) -> dict[str, float]:
+        """What the releases with each label cost together: the Gaussian-DP parameter, squared."""
+        releases = self._releases(sigmas).items()
+        return {label: count * (one.sensitivity(self.adjacency) / std) ** 2 for label, (one, std, count) in releases}
 
     def sigmas(self) -> Sigmas:
         """The noise multipliers of a fit: sigma_G, sigma_g, sigma_p, and the one of the SVD start."""
         self._check_parameters()
         given = Sigmas(self.gram_noise, self.rhs_noise, self.preprocessing_noise, self.start_noise)
         if self.calibration == "exact":
-            factor = self._mu_squared(given) ** 0.5 / self._mu()
+            factor = math.fsum(self._shares(given).values()) ** 0.5 / self._mu()
             return Sigmas(*(sigma * factor for sigma in given))
         return given if self.calibration == "given" else self._published(given)
 
@@ -241,20 +238,19 @@ class PublishedDPALS(PrivateModel):
         if self.start == "svd":
             check_size(1, trained, "start, item_fraction")
         sigmas = self.sigmas()
-        releases = self._releases(sigmas).items()
+        releases = self._releases(sigmas)
         if self.calibration == "exact":  # the whole budget, divided in proportion to the costs at this noise
-            total = self._mu_squared(sigmas)
+            costs = self._shares(sigmas)
+            total = math.fsum(costs.values())
             return Plan.gaussian(
-                self._mu(),
-                {label: (count * (size / std) ** 2 / total, count) for label, (size, std, count) in releases},
+                self._mu(), {label: (cost / total, releases[label][2]) for label, cost in costs.items()}
             )
-        lines = (Planned(label, Cost.of_gaussian(size, std), count) for label, (size, std, count) in releases)
-        return Plan(tuple(lines))
+        return true_plan(releases, self.adjacency)
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
         if self.calibration == "exact":
             return super()._own_ledger(url)
-        return true_ledger(self, self.plan(1), "gram_noise, rhs_noise, preprocessing_noise", url)
+        return true_ledger(self, self.plan(2), "gram_noise, rhs_noise, preprocessing_noise", url)
 
     def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         if ratings.implicit and self._center:

@@ -15,10 +15,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.hashing import ODD, mixed
+from discreet.data.interactions import ranks
+from discreet.engine.batches import kept, uniform
 from discreet.models.fold_in import Penalty, Ridge, shared_gram
 from discreet.privacy.statistics import UserBatch
-from discreet.typing import Array, Words
+from discreet.typing import Array
 
 Sampling: TypeAlias = Literal["uniform", "adaptive", "weights"]
 
@@ -46,7 +47,7 @@ class ItemChoice:
     seed: int  # public
 
     def uniform(self, batch: UserBatch) -> NDArray[np.bool_]:
-        """Which entries are in a uniform sample."""
+        """Line 2 of Algorithm 2: k random items of each user."""
         return uniform(batch, self.k, self.seed)
 
     def __call__(self, batch: UserBatch, counts: Array) -> Sample:
@@ -58,32 +59,9 @@ class ItemChoice:
         return Sample(chosen.indptr, chosen.indices, chosen.values, own=batch if self.all_items else None)
 
 
-def priorities(batch: UserBatch, seed: int) -> Words:
-    """A random-looking word for each entry of each row, from the seed and the row's own items and values."""
-    items = mixed((batch.indices.astype(np.uint64) + np.uint64(1)) * ODD + np.uint64(seed % 2**64))
-    values = np.ascontiguousarray(batch.values, np.float64).view(np.uint64)
-    row, filled = np.zeros(len(batch.counts), np.uint64), batch.counts > 0
-    if filled.any():  # sums modulo 2^64: the same in any order
-        row[filled] = np.add.reduceat(mixed(items + values * ODD), batch.indptr[:-1][filled])
-    return mixed(items ^ np.repeat(mixed(row + ODD), batch.counts))
-
-
-def _first(batch: UserBatch, keys: Array, k: int) -> NDArray[np.bool_]:
-    """Which entries have the k smallest keys of their row, ties by item number."""
-    order = np.lexsort((batch.indices, keys, batch.owners))
-    chosen = np.empty(len(order), bool)
-    chosen[order] = np.arange(len(order)) - np.repeat(batch.indptr[:-1], batch.counts) < k
-    return chosen
-
-
-def uniform(batch: UserBatch, k: int, seed: int) -> NDArray[np.bool_]:
-    """Line 2 of Algorithm 2: k random items of each user, or all if there are no more."""
-    return _first(batch, priorities(batch, seed), k)
-
-
 def lowest(batch: UserBatch, k: int, counts: Array) -> NDArray[np.bool_]:
     """Line 5 of Algorithm 2: the k items of each user with the lowest noisy counts, ties by item number."""
-    return _first(batch, counts[batch.indices], k)
+    return ranks(batch.indptr, batch.indices, counts[batch.indices]) < k
 
 
 def weights(batch: UserBatch, k: int, counts: Array, exponent: float = 0.25) -> Array:
@@ -107,11 +85,6 @@ def renumbered(batch: UserBatch, place: Array) -> UserBatch:
     """The entries of items with a place, which becomes their number. Items without one have the place -1."""
     known = kept(batch, place[batch.indices] >= 0)
     return UserBatch(known.indptr, place[known.indices], known.values)
-
-
-def kept(batch: UserBatch, mask: NDArray[np.bool_]) -> UserBatch:
-    """Some of a batch's entries."""
-    return UserBatch(np.concatenate([[0], np.cumsum(mask)])[batch.indptr], batch.indices[mask], batch.values[mask])
 
 
 def _centered(table: UserBatch, mean: float, bound: float) -> Sample:

@@ -19,25 +19,23 @@ import numpy as np
 
 from discreet import kernels
 from discreet.engine import Blocks, LocalBlocks
-from discreet.engine.batches import PART, user_batches
+from discreet.engine.batches import PART, kept, uniform, user_batches
 from discreet.errors import DataError
 from discreet.kernels import n_threads, over_blocks, single_threaded_blas
 from discreet.models.als.published_contributions import (
     Sample,
     centered,
     clipped,
-    kept,
     own_equations,
     own_gradient,
     own_vectors,
     renumbered,
-    uniform,
     user_ridge,
     user_step,
 )
 from discreet.privacy import GramSum, Ledger, NormalEquations, OuterSum, Plan, Releaser, VectorSum
+from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import AdjacencyName, account
-from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, whole

@@ -6,12 +6,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
+
 from discreet.errors import PrivacyError
 from discreet.models.eigen import check_budget
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule
 from discreet.models.frank_wolfe.model import Eigensolver, LossName, PrivateFrankWolfe
-from discreet.models.private import UP, PublishedModel, frank_wolfe_std, true_plan
-from discreet.privacy import Cost, Plan, Planned
+from discreet.models.private import Noised, PublishedModel, frank_wolfe_std, true_plan
+from discreet.privacy import GramSum, Plan, ProductSum, VectorSum
 from discreet.validation import Count, Positive, Probability, whole
 
 
@@ -74,14 +76,14 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
 
     def _plan(self, n_items: int) -> Plan:
         solver, std = self._solver(n_items), self._std()
-        lines: list[Planned] = []
+        releases: dict[str, Noised] = {}
         for (length, which), count in Counter(self._lengths()).items():
             if solver == "dense":
-                lines += true_plan({COVARIANCE + which: (length**2, True, std, count)}, self.adjacency).lines
+                releases[COVARIANCE + which] = GramSum(n_items, length**2), std, count
             else:
-                cost = Cost.of_gaussian(length**2 * UP, std)  # the same for both adjacencies
-                lines += Planned(PRODUCT + which, cost, count * self.oja_steps), Planned(ENERGY + which, cost, count)
-        return check_budget(Plan(tuple(lines)), n_items)
+                releases[PRODUCT + which] = ProductSum(np.eye(n_items, 1), length**2), std, count * self.oja_steps
+                releases[ENERGY + which] = VectorSum(1, length**2, nonnegative=True), std, count
+        return check_budget(true_plan(releases, self.adjacency), n_items)
 
     def _lengths(self) -> list[tuple[float, str]]:
         """How long residuals can be at each release: L, sqrt(2) L, 2 L, 2 L, ...; and how the release's label ends.

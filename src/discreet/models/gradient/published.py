@@ -6,7 +6,7 @@ from discreet.data.interactions import Interactions
 from discreet.models.eigen import check_catalog
 from discreet.models.gradient.model import MOMENT, DPGradientDescent
 from discreet.models.private import PublishedModel, frank_wolfe_std, true_plan
-from discreet.privacy import Plan, Releaser
+from discreet.privacy import GramSum, Plan, Releaser
 
 
 class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
@@ -28,7 +28,7 @@ class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
     def _plan(self, n_items: int) -> Plan:
         check_catalog(n_items)
         std = frank_wolfe_std(1.0, self.n_steps, self.epsilon, self.delta)
-        return true_plan({MOMENT: (1.0, True, std, self.n_steps)}, self.adjacency)
+        return true_plan({MOMENT: (GramSum(n_items, 1.0), std, self.n_steps)}, self.adjacency)
 
     @property
     def _releases_means(self) -> bool:

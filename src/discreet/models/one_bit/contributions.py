@@ -118,11 +118,7 @@ def require_flipped(ratings: Interactions, most: int | None) -> None:
 
 def capped(ratings: Interactions, most: int, seed: int) -> Interactions:
     """At most `most` entries of each user, chosen by a public seed and by which entries there are (public)."""
-    keys, owners = np.random.default_rng(seed).random(len(ratings)), ratings.user_numbers()
-    order = np.lexsort((keys, owners))
-    place = np.empty(len(ratings), np.int64)
-    place[order] = np.arange(len(ratings)) - ratings.indptr[:-1][owners]
-    return ratings.where(place < most)
+    return ratings.where(ratings.ranks(np.random.default_rng(seed).random(len(ratings))) < most)
 
 
 # -- mechanisms

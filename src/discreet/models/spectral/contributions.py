@@ -1,4 +1,4 @@
-"""The private side of spectral models: what users compute from their own items or ratings and public numbers.
+"""The private side of cleansed spectral models: what users compute from their own ratings and public numbers.
 
 A user's sums are added up in the order of their items, so that their row does not depend, to the last bit, on the rows
 that are computed beside it.
@@ -12,72 +12,16 @@ from functools import partial
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import DENSE_CELLS, by_other_folds, equal_weights, of_length_one, on_items, user_batches
+from discreet.engine.batches import DENSE_CELLS, equal_weights, on_items, user_batches
 from discreet.models.eigen import frequent_items, places
-from discreet.models.spectral.estimate import Chosen, Cleansed, item_offsets, over_weights
+from discreet.models.shrinkage import item_offsets
+from discreet.models.spectral.estimate import Cleansed, over_weights
 from discreet.privacy import GramSum, Releaser, VectorSum
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 SUMS, COUNTS = "item sums of ratings", "item counts"
 COVARIANCE, WEIGHTS = "weighted covariance of ratings", "weights of the covariance"
-
-
-@dataclass(frozen=True)
-class Residuals:
-    """Users' weighted histories without the common taste: rows of length at most 1.
-
-    The values of a batch are users' own weights of their items, at least 0: 1 for all, or more for what they like more.
-    """
-
-    place: Array  # the position of each item among the chosen ones; -1: not chosen
-    weights: Array  # what each item's weights are multiplied by; 0 where `place` is -1
-    common: Array  # the common taste, over the chosen items
-
-    @classmethod
-    def of(cls, chosen: Chosen) -> Residuals:
-        """For the chosen items."""
-        return cls(places(chosen.items, len(chosen.weights)), chosen.weights, chosen.common[chosen.items])
-
-    def __call__(self, part: UserBatch) -> Array:
-        """The rows of some users."""
-        owners, at = part.owners, self.place[part.indices]
-        own = weighted_history(self.weights, part)
-        counted = at >= 0
-        along = part.row_sums(np.where(counted, own * self.common[at], 0))
-        left = np.sqrt(np.maximum(1 - along**2, 0.25))
-        rows: Array = (-along / left)[:, None] * self.common
-        rows[owners[counted], at[counted]] += (own / left[owners])[counted]
-        return rows
-
-
-def weighted_history(weights: Array, part: UserBatch) -> Array:
-    """Users' weighted histories, of length 1: the weights of items times users' own."""
-    return of_length_one(part, weights[part.indices] * part.values.astype(np.float64))
-
-
-@dataclass(frozen=True)
-class PowerStep:
-    """Users' weighted histories times their directions of taste: a step of the power method, on many more items.
-
-    Batches have the items of J2, in its numbers. A user's direction is that of their history on the fewer items J,
-    projected on the loadings. For an item, it is over the items of the other folds: else an item that is in J would
-    show where it stands by itself.
-    """
-
-    loadings: Array  # of the items of J2, (items, k); zeros for those that are not in J
-    weights: Array  # what weights of items are multiplied by, for those of J2
-    narrow: Array  # the same, but zeros for those that are not in J
-
-    def __call__(self, part: UserBatch) -> tuple[Array, Array]:
-        """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        _, directions = by_other_folds(part, weighted_history(self.narrow, part), self.loadings)
-        return weighted_history(self.weights, part), directions
-
-
-def own_weights(part: UserBatch) -> Array:
-    """Users' own weights of their items, scaled to length 1."""
-    return of_length_one(part, part.values)
 
 
 @dataclass(frozen=True)

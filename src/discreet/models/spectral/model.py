@@ -26,24 +26,15 @@ from discreet.models.centering import (
     private_user_means,
     with_user_means,
 )
+from discreet.models.choices import LABELS, POPULARITY, SECOND_MOMENT, choice_shares, learn_choices, own_weights
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.choices import LABELS, POPULARITY, SECOND_MOMENT, choice_shares, learn_choices
-from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, own_weights
-from discreet.models.spectral.estimate import (
-    COMMON_TASTE,
-    Chosen,
-    Cleansed,
-    exploration,
-    factored,
-    rating_factors,
-    rating_fold_in,
-    similarities,
-)
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
+from discreet.models.spectral.estimate import Cleansed, factored, rating_factors, rating_fold_in, similarities
+from discreet.models.taste import COMMON_TASTE, Chosen, exploration
 from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
-from discreet.privacy.guarantee import sensitivity_factor
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import Count, Positive, whole
@@ -199,7 +190,7 @@ class DPSVD(PrivateModel):
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
         # The trace has the noise of so many numbers; in the unit of a user, so that L is 1 here.
         items = np.count_nonzero(learned["history_weights_"])
-        noise = plan.noise(SECOND_MOMENT, sensitivity=sensitivity_factor(self.adjacency, nonnegative=True))
+        noise = plan.noise(SECOND_MOMENT, sensitivity=GramSum(1, 1.0).sensitivity(self.adjacency))
         return float(learned["n_users_"] - 3 * noise.std * np.sqrt(items))
 
     def _centering(self, ratings: Interactions) -> Centering:

@@ -23,8 +23,8 @@ from discreet.models.base import check_parameters
 from discreet.models.eigen import Products, check_budget, oja, orthonormal, start
 from discreet.models.private import choice_of, require_sound
 from discreet.privacy import Ledger, Plan, Releaser
+from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import Adjacency, AdjacencyName, Guarantee, account, require_adjacency
-from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.statement import Statement
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array

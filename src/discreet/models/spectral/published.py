@@ -12,8 +12,7 @@ from scipy.linalg import eigh
 
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
-from discreet.engine.batches import DENSE_CELLS, user_batches
-from discreet.models.als.published_contributions import uniform
+from discreet.engine.batches import DENSE_CELLS, kept, uniform, user_batches
 from discreet.models.centering import CLAMP, RATINGS_PER_USER, SHRINKAGE, Centering, UserMeans
 from discreet.models.eigen import check_catalog
 from discreet.models.fold_in import FoldIn, LinearFoldIn
@@ -21,7 +20,7 @@ from discreet.models.private import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS
 from discreet.models.spectral.estimate import Cleansed, over_weights
 from discreet.models.spectral.model import DPCleansedSVD, Predictor
-from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
+from discreet.privacy import GramSum, Noisy, Plan, Releaser, Statistic, VectorSum
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import Count, Positive
@@ -69,7 +68,7 @@ class PublishedDPSVD(PublishedModel):
     def _plan(self, n_items: int) -> Plan:
         check_catalog(n_items, self.rank)
         std = frank_wolfe_std(1.0, 1, self.epsilon, self.delta)
-        return true_plan({SECOND_MOMENT: (1.0, True, std, 1)}, self.adjacency)
+        return true_plan({SECOND_MOMENT: (GramSum(n_items, 1.0), std, 1)}, self.adjacency)
 
     def _check_data(self, ratings: Interactions) -> None:
         self._centering(ratings)  # raises if there is no bound
@@ -133,10 +132,16 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
     def _plan(self, n_items: int) -> Plan:
         check_catalog(n_items, self.rank)
         root = self.max_items**0.5
-        # One rating moves a release by so much; what a user can do is sqrt(k), with nonnegative inner products or not.
+        # One rating moves a release by so much, in units of R and B.
         entries = {COUNTS: 1.0, SUMS: 1.0, WEIGHTS: math.sqrt(2), COVARIANCE: 1 + 2 * math.sqrt(2)}
         noise = math.sqrt(2 * math.log(2 * len(entries) / self.delta)) / self.epsilon
-        lines = {a: (root, a != SUMS, entries[a] * noise / share, 1) for a, share in ENTRY_EPSILONS.items()}
+        statistics: dict[str, Statistic] = {
+            COUNTS: VectorSum(n_items, root, nonnegative=True),
+            SUMS: VectorSum(n_items, root),
+            WEIGHTS: GramSum(n_items, root),
+            COVARIANCE: GramSum(n_items, root),
+        }
+        lines = {a: (statistics[a], entries[a] * noise / share, 1) for a, share in ENTRY_EPSILONS.items()}
         return true_plan(lines, self.adjacency)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
@@ -180,9 +185,7 @@ class PublishedCleansing:
         return user_batches(ratings, most_users).map(self._capped)
 
     def _capped(self, part: UserBatch) -> UserBatch:
-        kept = uniform(part, self.cap, seed=0)
-        counts = np.bincount(part.owners[kept], minlength=len(part.counts))
-        return UserBatch(np.concatenate([[0], np.cumsum(counts)]), part.indices[kept], part.values[kept])
+        return kept(part, uniform(part, self.cap, seed=0))
 
     def _centered(self, part: UserBatch) -> Array:
         return np.clip(part.values.astype(np.float64) - self.middle, -self.half, self.half)

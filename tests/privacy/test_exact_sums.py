@@ -1,11 +1,7 @@
 """Contributions on a grid: exact norms, exact sums, no error that depends on data."""
 
 import math
-import os
-import subprocess
-import sys
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-import discreet
 from discreet.errors import PrivacyError
-from discreet.privacy import Grid, GridArray, lattice, truncate
+from discreet.privacy import Grid, GridArray, statistics, truncate
 
 any_float = st.floats(allow_nan=True, allow_infinity=True, width=64)
 ordinary = st.floats(-1e3, 1e3)
@@ -136,68 +131,14 @@ def test_bad_public_arguments(call: object, named: str) -> None:
         call()  # type: ignore[operator]
 
 
-# -- whether the bits of a result depend on where its operands are
-
-
-def test_placed_where_it_says() -> None:
-    for at in range(lattice.PLACES):
-        placed = lattice._placed(np.arange(6.0).reshape(2, 3), at)
-        assert placed.ctypes.data % 64 == 8 * at
-        assert np.array_equal(placed, np.arange(6.0).reshape(2, 3))
-
-
-def test_single_precision_is_placed_too() -> None:
-    for at in range(2 * lattice.PLACES):
-        assert lattice._placed(np.arange(6, dtype=np.float32), at).ctypes.data % 64 == 4 * at
-
-
-def test_single_precision_is_tried_as_double_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operation that depends on addresses for one of the two kinds of numbers alone is found."""
-    for kind in (np.float32, np.float64):
-
-        def peels(X: Any, t: Any, z: Any, kind: Any = kind) -> Any:
-            return X * (1 + X.ctypes.data % 64) if X.dtype == kind else X
-
-        monkeypatch.setitem(lattice.OPERATIONS, "peels", peels)
-        assert lattice.address_dependent.__wrapped__() == ("peels",)
-
-
-def test_a_kernel_that_peels_is_found() -> None:
-    """An old kernel, which OpenBLAS can be told to use, treats unaligned numbers apart."""
-    code = "from discreet.privacy.lattice import address_dependent; print(*address_dependent())"
-    environment = {**os.environ, "OPENBLAS_CORETYPE": "Sandybridge"}
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-    if not found.stdout.strip():
-        pytest.skip("this BLAS is not an OpenBLAS with that kernel, or the kernel does not depend on addresses")
-    assert any(name in found.stdout for name in lattice.OPERATIONS)
-
-
-def test_no_private_fit_where_bits_depend_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.privacy.lattice.address_dependent", lambda: ("X z",))
-    ledger = discreet.Ledger(epsilon=5, delta=1e-6)
-    data = discreet.datasets.movielens_like(50, 20, 500, random_state=0)
-    with pytest.raises(PrivacyError, match="OPENBLAS_CORETYPE"):
-        discreet.DPALS(epsilon=1, delta=1e-6).fit(data, ledger=ledger)
-    assert not ledger.events
-
-
-def test_this_machine_is_sound_and_says_what_it_computes_with() -> None:
-    lattice.require_sound_arithmetic()
-    words = lattice.machine_kernels()
-    assert words == lattice.machine_kernels.__wrapped__()
-    assert f"discreet {discreet.__version__} v" in words
-    assert f"numpy {np.__version__}" in words
-    assert "results " in words
-
-
 def test_products_of_large_integers_are_added_up_exactly() -> None:
     """Entries of 2^25: float64 has the exact sum of eight products, not of twenty."""
     rows = np.random.default_rng(0).integers(2**25 - 1000, 2**25, (20, 600), endpoint=True)
     expected = rows.T @ rows
     assert not np.array_equal((rows.T.astype(float) @ rows.astype(float)).astype(np.int64), expected)
     gram = np.zeros_like(expected)
-    lattice.add_gram(gram, rows, 2**25)
+    statistics.add_gram(gram, rows, 2**25)
     assert np.array_equal(gram, expected)
-    upper = lattice.add_products(np.zeros_like(expected), rows, 2**25, 2)
-    lattice.mirror(upper)
+    upper = statistics.add_products(np.zeros_like(expected), rows, 2**25, 2)
+    statistics.mirror(upper)
     assert np.array_equal(upper, expected)

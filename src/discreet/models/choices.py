@@ -1,0 +1,311 @@
+"""What users choose together: what they contribute, and the releases that a model of taste is learned from.
+
+A user's sums are added up in the order of their items, so that their row does not depend, to the last bit, on the rows
+that are computed beside it.
+
+A model gives users' histories with a nonnegative weight for each item, and popularities that it has released. It may be
+one that has other releases, too: its plan has the two lines, with shares of its own. Proof: docs/proofs/dpsvd.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+
+from discreet.engine import Blocks
+from discreet.engine.batches import (
+    DENSE_CELLS,
+    FOLDS,
+    by_other_folds,
+    dense_users,
+    equal_weights,
+    of_length_one,
+    on_items,
+)
+from discreet.models.eigen import frequent_items, places
+from discreet.models.taste import (
+    COVERED,
+    LIST,
+    SHORT_COVERED,
+    SHORT_HISTORY,
+    Chosen,
+    Directions,
+    Spectrum,
+    after_power_step,
+    by_features,
+    surely_popular,
+)
+from discreet.privacy import GramSum, Noisy, OuterSum, Releaser, VectorSum
+from discreet.privacy.statistics import UserBatch
+from discreet.typing import Array
+
+POPULARITY = "item popularity"  # the label of what was released of it before
+SECOND_MOMENT, POWER_STEP = "second moment of histories", "power step of histories"
+LABELS = (SECOND_MOMENT, POWER_STEP)
+STEP_SHARE = 0.4  # of what both releases have
+LEAST_POPULARITY = 1.2  # of an item in the power step, in units of the length of the noise of its row
+MOST_DENSE = 1000  # items of a second moment for which users' rows are dense, also where they have few of them
+MOST_CELLS = 1 << 25  # numbers of a power step
+
+
+# -- what users contribute
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Users' weighted histories without the common taste: rows of length at most 1.
+
+    The values of a batch are users' own weights of their items, at least 0: 1 for all, or more for what they like more.
+    """
+
+    place: Array  # the position of each item among the chosen ones; -1: not chosen
+    weights: Array  # what each item's weights are multiplied by; 0 where `place` is -1
+    common: Array  # the common taste, over the chosen items
+
+    @classmethod
+    def of(cls, chosen: Chosen) -> Residuals:
+        """For the chosen items."""
+        return cls(places(chosen.items, len(chosen.weights)), chosen.weights, chosen.common[chosen.items])
+
+    def __call__(self, part: UserBatch) -> Array:
+        """The rows of some users."""
+        owners, at = part.owners, self.place[part.indices]
+        own = weighted_history(self.weights, part)
+        counted = at >= 0
+        along = part.row_sums(np.where(counted, own * self.common[at], 0))
+        left = np.sqrt(np.maximum(1 - along**2, 0.25))
+        rows: Array = (-along / left)[:, None] * self.common
+        rows[owners[counted], at[counted]] += (own / left[owners])[counted]
+        return rows
+
+
+def weighted_history(weights: Array, part: UserBatch) -> Array:
+    """Users' weighted histories, of length 1: the weights of items times users' own."""
+    return of_length_one(part, weights[part.indices] * part.values.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class PowerStep:
+    """Users' weighted histories times their directions of taste: a step of the power method, on many more items.
+
+    Batches have the items of J2, in its numbers. A user's direction is that of their history on the fewer items J,
+    projected on the loadings. For an item, it is over the items of the other folds: else an item that is in J would
+    show where it stands by itself.
+    """
+
+    loadings: Array  # of the items of J2, (items, k); zeros for those that are not in J
+    weights: Array  # what weights of items are multiplied by, for those of J2
+    narrow: Array  # the same, but zeros for those that are not in J
+
+    def __call__(self, part: UserBatch) -> tuple[Array, Array]:
+        """The x of each item, of length 1 together; and a user's directions, one for each fold."""
+        _, directions = by_other_folds(part, weighted_history(self.narrow, part), self.loadings)
+        return weighted_history(self.weights, part), directions
+
+
+def own_weights(part: UserBatch) -> Array:
+    """Users' own weights of their items, scaled to length 1."""
+    return of_length_one(part, part.values)
+
+
+# -- the releases, and what follows from them
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What histories say about taste."""
+
+    popularity: Noisy  # of all items
+    chosen: Chosen
+    spectrum: Spectrum
+    moment: Noisy  # the second moment that it is from
+    items: Array  # the numbers of that one's items
+    features: Array  # public, of all items
+
+    @property
+    def item_factors(self) -> Array:
+        """One vector for each item: the common taste, and sqrt(f_k) q_k.
+
+        That is for the chosen items; for the others it is what their features predict, or 0.
+        """
+        chosen, vectors = self.chosen, self.spectrum.vectors * np.sqrt(self.spectrum.shrinkage)
+        factors = np.zeros((len(chosen.weights), 1 + vectors.shape[1]), np.float32)
+        factors[:, 0] = chosen.common
+        if self.features.shape[1]:
+            factors[:, 1:] = by_features(self.features, chosen.common, chosen.items, vectors)
+        factors[chosen.items, 1:] = vectors
+        return factors
+
+
+class Pool(Protocol):
+    """What earlier releases say of a second moment."""
+
+    def std(self, std: float) -> float:
+        """The noise of a new release with this standard deviation, pooled."""
+        ...
+
+    def __call__(self, release: Noisy, items: Array) -> Noisy:
+        """A new release, of items with these numbers, pooled."""
+        ...
+
+
+def choice_shares(share: float) -> dict[str, float]:
+    """The two lines of a plan that `learn_choices` needs, given what share of mu^2 they have together."""
+    return {SECOND_MOMENT: (1 - STEP_SHARE) * share, POWER_STEP: STEP_SHARE * share}
+
+
+def learn_choices(
+    releaser: Releaser,
+    users: Callable[[int | None], Blocks[UserBatch]],
+    popularity: Noisy,
+    most_items: int,
+    *,
+    labels: Sequence[str] = (SECOND_MOMENT,),
+    features: Array | None = None,
+    pool: Pool | None = None,
+) -> Choices:
+    """Choose items by their popularity, and release how they are chosen together.
+
+    With too few items that are clear of the noise, there is no taste to be found, and all labels release popularity
+    again: so lists are as good as by popularity alone. With two labels, the second one does so if popularity is not
+    known well enough yet. Else, if the second moment's items J have much of what is chosen, it is released twice: the
+    mean is as good as one release with the whole share. If not, there are many items that it cannot tell from noise,
+    and the second release is a step of the power method from the directions that were found: its noise is that of k
+    numbers for an item, not that of a matrix of all items.
+
+    Args:
+        releaser: Its plan has the labels.
+        users: All users, at most so many in a batch; a value is the user's weight of that item, at least 0.
+        popularity: Of each item, released (`POPULARITY`): a sum over users of vectors of length at most 1.
+        most_items: The most items in the second moment.
+        labels: Of the releases: one, or two if there may be a power step.
+        features: Public numbers that describe all items, (items, any number), for items that few users have.
+        pool: Pools the second moment with earlier ones.
+    """
+    described = np.zeros((len(popularity.values), 0)) if features is None else features
+    precisions = [releaser.noise(label, GramSum(1, 1.0)).std ** -2 for label in labels]
+    std = sum(precisions) ** -0.5
+    chosen = Chosen.by(popularity, std if pool is None else pool.std(std), most_items)
+    if pool is None and not chosen.tells(popularity, most_items):
+        popularity = _again(releaser, users, popularity, labels)
+        chosen = Chosen.of(popularity, frequent_items(popularity, math.inf)).expecting(popularity, described)
+        nothing = Noisy(np.zeros((0, 0)), std)
+        return Choices(popularity, chosen, Spectrum.nothing(chosen), nothing, np.zeros(0, np.int64), described)
+    n = len(chosen.items)
+    sparse = not chosen.dense and n > MOST_DENSE
+    statistic = GramSum(n, 1.0, few=sparse)
+    if sparse:
+        # Rows stay sparse: the common taste is removed from the sum. Of long histories it would be most of a row.
+        some = _on(chosen, users(DENSE_CELLS // n))
+        weights = partial(weighted_history, chosen.weights[chosen.items])
+        releases = releaser.release_repeatedly(labels, statistic, some, weights)
+    else:
+        releases = releaser.release_repeatedly(labels, statistic, users(dense_users(n)), Residuals.of(chosen))
+    moments = [next(releases)]
+    if len(labels) > 1:
+        moment = moments[0] if pool is None else pool(moments[0], chosen.items)
+        if pool is None and not surely_popular(popularity, 2 * LIST):
+            popularity = _again(releaser, users, popularity, labels[1:])
+            chosen = Chosen.of(popularity, chosen.items)
+            expected, spectrum = chosen.expecting(popularity, described), Spectrum.of(moment, chosen)
+            return Choices(popularity, expected, spectrum, moment, chosen.items, described)
+        length = (chosen.total / max(float(np.trace(moment.values)), 1.0)) ** 2
+        if chosen.covered < (SHORT_COVERED if length < SHORT_HISTORY else COVERED):
+            directions = Directions.of(moment, chosen)
+            if directions.vectors.shape[1]:
+                wide, step = _power_step(releaser, users, popularity, (chosen, directions), labels[1])
+                spectrum = after_power_step(step, directions, chosen, wide, described)
+                expected = wide.expecting(popularity, described)
+                return Choices(popularity, expected, spectrum, moment, chosen.items, described)
+        moments += releases
+    mean = sum(a * moment.values for a, moment in zip(precisions, moments, strict=True)) * std**2
+    moment = Noisy(mean, std) if pool is None else pool(Noisy(mean, std), chosen.items)
+    spectrum = Spectrum.of(moment, chosen)
+    return Choices(popularity, chosen.expecting(popularity, described), spectrum, moment, chosen.items, described)
+
+
+def with_popularity(
+    choices: Choices,
+    releaser: Releaser,
+    users: Callable[[int | None], Blocks[UserBatch]],
+    grades: Array,
+    lines: Sequence[Sequence[str]],
+) -> tuple[Choices, int]:
+    """Where no taste was found, further lines of the plan release popularity, until a list of it is sure.
+
+    Lists gain more from it then than anything else could gain from so few people. Users' own weights are left out of
+    it: with few people they say less about an item than they add noise. Returns the choices, and how many groups of
+    lines it took.
+
+    Args:
+        choices: What is known so far.
+        releaser: Its plan has the labels.
+        users: As for `learn_choices`.
+        grades: What weights of items are like, on average, relative to those of items that all count the same.
+        lines: Groups of labels, in the order in which they are taken.
+    """
+    popularity, n = choices.popularity, 0
+    if choices.spectrum.vectors.shape[1] or surely_popular(popularity, LIST):
+        return choices, n
+    statistic, size = VectorSum(len(grades), 1.0, nonnegative=True), float(grades.mean())
+    labels = [label for group in lines for label in group]
+    releases = releaser.release_repeatedly(labels, statistic, users(None), equal_weights, what=POPULARITY)
+    while n < len(lines) and not surely_popular(popularity, LIST):
+        found = [Noisy(one.values * grades, one.std * size) for one in islice(releases, len(lines[n]))]
+        popularity = _mean([popularity, *found])
+        n += 1
+    chosen = Chosen.of(popularity, choices.chosen.items).expecting(popularity, choices.features)
+    return replace(choices, popularity=popularity, chosen=chosen), n
+
+
+def _again(
+    releaser: Releaser, users: Callable[[int | None], Blocks[UserBatch]], known: Noisy, labels: Sequence[str]
+) -> Noisy:
+    """Popularity, released again under these labels: its mean, by precision.
+
+    What is known before, where other releases have made that surer, is believed no more than one release of it.
+    """
+    statistic = VectorSum(len(known.values), 1.0, nonnegative=True)
+    known = Noisy(known.values, max(known.std, releaser.noise(POPULARITY, statistic).std))
+    found = releaser.release_repeatedly(labels, statistic, users(None), own_weights, what=POPULARITY)
+    return _mean([known, *found])
+
+
+def _mean(releases: Sequence[Noisy]) -> Noisy:
+    """By precision."""
+    std = sum(one.std**-2 for one in releases) ** -0.5
+    return Noisy(sum(one.values / one.std**2 for one in releases) * std**2, std)
+
+
+def _power_step(
+    releaser: Releaser,
+    users: Callable[[int | None], Blocks[UserBatch]],
+    popularity: Noisy,
+    found: tuple[Chosen, Directions],
+    label: str,
+) -> tuple[Chosen, Noisy]:
+    """The items of a power step, and the release."""
+    chosen, directions = found
+    k = directions.vectors.shape[1]
+    std = releaser.noise(label, OuterSum((1, k), 1.0)).std
+    wide = chosen.wider(popularity, LEAST_POPULARITY * std * k**0.5, MOST_CELLS // k)
+    loadings = np.zeros((len(wide.items), k))
+    loadings[np.searchsorted(wide.items, chosen.items)] = directions.vectors
+    contribution = PowerStep(loadings, wide.weights[wide.items], chosen.weights[wide.items])
+    some = _on(wide, users(max(DENSE_CELLS // (FOLDS * k), 1)))
+    return wide, releaser.release(label, OuterSum(loadings.shape, 1.0), some, contribution)
+
+
+def _on(chosen: Chosen, users: Blocks[UserBatch]) -> Blocks[UserBatch]:
+    """Histories on the chosen items, in their numbers."""
+    return users.map(partial(on_items, _values, places(chosen.items, len(chosen.weights))))
+
+
+def _values(part: UserBatch) -> Array:
+    return part.values
