@@ -8,7 +8,7 @@ the same bits for any number of threads, and whatever rows are beside them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from discreet.kernels.library import (
     PAD,
     Struct,
     aligned,
-    ascending,
     blas_libraries,
     each_block,
     function,
@@ -30,7 +29,6 @@ from discreet.kernels.library import (
 from discreet.typing import Array
 
 __all__ = [  # of the library
-    "ascending",
     "blas_libraries",
     "each_block",
     "instruction_set",
@@ -91,10 +89,10 @@ class Table:
         return out
 
 
-def _blocks(indptr: Array, entries: int = ENTRIES) -> Array:
-    """Where blocks of consecutive rows end, with about so many entries each, at most ROWS."""
+def _blocks(indptr: Array) -> Array:
+    """Where blocks of consecutive rows end, with about ENTRIES entries each, at most ROWS."""
     n = len(indptr) - 1
-    ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], entries))
+    ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], ENTRIES))
     return np.unique(np.concatenate([ends, np.arange(0, n, ROWS), [0, n]]))
 
 
@@ -115,7 +113,7 @@ def _array(array: Array | None, dtype: Any = np.float64) -> Any:
 def _ends(indptr: Array, *entries: Array | None) -> tuple[Array, int]:
     """Where rows end in the entries, and how many rows there are."""
     ends, least = _array(indptr, np.int64), min(len(array) for array in entries if array is not None)
-    if ends[0] < 0 or ends[-1] > least or not ascending()(ends):
+    if ends[0] < 0 or ends[-1] > least or (ends[1:] < ends[:-1]).any():
         raise ValueError(OUTSIDE)
     return ends, len(ends) - 1
 
@@ -129,21 +127,24 @@ def _rows(indptr: Array, indices: Array, size: int, *entries: Array | None) -> d
     return {"indptr": ends, "items": items, "bytes": items.itemsize, "n": n, "size": size}
 
 
-def _call(name: str, *given: Any) -> None:
+def _call(name: str, *given: Any, dtype: Any = None) -> None:
     """Call a function that returns 0 if items are not in their table, and -1 if there is no memory."""
-    if (found := function(name)(*given)) < 1:
+    if (found := function(name, dtype)(*given)) < 1:
         raise MemoryError if found else ValueError(OUTSIDE)
 
 
-def _ridge(kind: Any, rows: dict[str, Any], values: Array, table: Table, **given: Any) -> Struct:
+def _ridge(indptr: Array, indices: Array, values: Array, table: Table, prior: Table | None, **given: Any) -> Struct:
     """The C struct `Ridge`; what is not given is a null pointer, or there is none."""
-    fields = {"values": _array(values, kind), "table": table.padded}
-    fields |= dict.fromkeys(("base", "prior", "gram", "scale")) | {"offset_penalty": -1.0, "prior_count": 0.0}
-    fields |= {"k": table.k, "ld": table.padded.shape[1]} | dict.fromkeys(("offsets", "vectors", "residuals"))
+    kind, rows = table.padded.dtype, _rows(indptr, indices, len(table.padded), values)
+    fields: dict[str, Any] = dict.fromkeys(("values", "table", "base", "prior", "gram", "scale"))
+    fields |= {"offset_penalty": -1.0, "prior_count": 0.0, "k": table.k, "ld": table.padded.shape[1]}
+    fields |= dict.fromkeys(("offsets", "vectors", "residuals")) | given
+    fields |= {"values": values, "table": table.padded, "prior": prior and prior.padded}
+    fields |= {name: _array(fields[name], kind) for name in ("values", "base", "scale")}
     for name, size in (("base", rows["size"]), ("prior", rows["size"]), ("scale", rows["n"])):
-        if given.get(name) is not None and len(given[name]) != size:
-            raise ValueError(f"{name}: {size} numbers or vectors are needed, not {len(given[name])}")
-    return Struct(kind, **(rows | fields | given))
+        if fields[name] is not None and len(fields[name]) != size:
+            raise ValueError(f"{name}: {size} numbers or vectors are needed, not {len(fields[name])}")
+    return Struct(kind, **rows, **fields)
 
 
 def ridge(
@@ -193,29 +194,22 @@ def ridge(
     if kinds != {kind} or shapes != ((n,), (n, table.padded.shape[1])):
         raise ValueError("start: an offset and a vector for each row are needed, of the type of the table")
     left = None if residuals is None else np.empty(len(values), kind)
-    struct = _ridge(
-        kind,
-        _rows(indptr, indices, len(table.padded), values),
-        values,
-        table,
-        base=_array(base, kind),
-        prior=None if prior is None else prior.padded,
-        prior_count=float(prior_count),
-        gram=table.square(gram),
-        scale=_array(scale, kind),
-        offset_penalty=-1.0 if offset_penalty is None else float(offset_penalty),
-        offsets=offsets,
-        vectors=vectors.padded,
-        residuals=left,
-    )
-    failed = np.zeros(n, np.uint8)
+    given: dict[str, Any] = {
+        "base": base,
+        "prior_count": float(prior_count),
+        "gram": table.square(gram),
+        "scale": scale,
+    }
+    given |= {"offset_penalty": -1.0 if offset_penalty is None else float(offset_penalty)}
+    given |= {"offsets": offsets, "vectors": vectors.padded, "residuals": left}
+    struct, failed = _ridge(indptr, indices, values, table, prior, **given), np.zeros(n, np.uint8)
     if not _share("ridge", kind, struct, _blocks(struct.fields["indptr"]), n_jobs, steps, failed):
         raise ValueError(OUTSIDE)
     for i in np.flatnonzero(failed):
         own = slice(int(indptr[i]), int(indptr[i + 1]))
         at = indices[own]
         X, y = table.values[at], values[own] - (0 if base is None else base[at])
-        given: dict[str, Any] = {"prior_count": prior_count, "gram": gram, "offset_penalty": offset_penalty}
+        given = {"prior_count": prior_count, "gram": gram, "offset_penalty": offset_penalty}
         with single_threaded_blas():
             row = reference.ridge_row(X, y, float(scale[i]), None if prior is None else prior.values[at], **given)
         offsets[i], vectors.values[i] = row
@@ -256,15 +250,9 @@ def item_step(
     """
     kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
     x, directions, gram_rows = np.empty(len(values)), np.empty((n * folds, k)), np.empty((n, folds * k))
-    rows, tables = (
-        _rows(indptr, indices, len(table.padded), values),
-        {"base": _array(base, kind), "prior": prior.padded},
-    )
-    struct = _ridge(kind, rows, values, table, prior_count=float(prior_count), **tables)
+    struct = _ridge(indptr, indices, values, table, prior, base=base, prior_count=float(prior_count))
     numbers = float(bias_weight), float(clip), float(lift)
-    given = _array(penalty, kind), folds, _array(a), *numbers, x, directions, gram_rows
-    if not function("item_step", kind)(struct, *given):
-        raise ValueError(OUTSIDE)
+    _call("item_step", struct, _array(penalty, kind), folds, _array(a), *numbers, x, directions, gram_rows, dtype=kind)
     return x, directions, gram_rows
 
 
@@ -338,9 +326,10 @@ def normal_equations(
     """
     _require_integers(total)
     table = Table.of(vectors, np.float64)
-    struct = _ridge(np.float64, _rows(indptr, users, len(vectors), targets, weights), targets, table)
-    ends = _blocks(struct.fields["indptr"])
-    if not _share("equations", np.float64, struct, ends, n_jobs, _array(weights), total):
+    struct, weights = _ridge(indptr, users, targets, table, None), _array(weights)
+    if weights is not None and len(weights) != len(targets):
+        raise ValueError(OUTSIDE)
+    if not _share("equations", np.float64, struct, _blocks(struct.fields["indptr"]), n_jobs, weights, total):
         raise ValueError(OUTSIDE)
 
 
@@ -403,29 +392,13 @@ def top_n(
     best, scores = np.empty((users, n), np.int32), np.empty((users, n), kind)
     indptr, items = (np.zeros(users + 1, np.int64), np.zeros(0, np.uint8)) if seen is None else seen
     caution, spread, variances = (0.0, None, None) if variance is None else variance
-    wide = panels.packed.shape[0] * panels.packed.shape[2]
-    if (
-        panels.packed.shape[1] != k
-        or {len(base), len(cold)} != {wide}
-        or {len(has_history), len(indptr) - 1} != {users}
-    ):
+    own, wide = _rows(indptr, items, panels.n_items), panels.packed.shape[0] * panels.packed.shape[2]
+    if (panels.packed.shape[1], len(base), len(cold), len(has_history), own["n"]) != (k, wide, wide, users, users):
         raise ValueError("top_n: vectors must be as long as those of items, and there is one history for each")
-    struct = Struct(
-        kind,
-        **_rows(indptr, items, panels.n_items),
-        panels=panels.packed,
-        base=_array(base, kind),
-        cold=_array(cold, kind),
-        variances=None if variances is None else variances.packed,
-        base_variance=spread,
-        caution=float(caution),
-        k=k,
-        wanted=n,
-        vectors=_array(vectors, kind),
-        known=_array(has_history, np.uint8),
-        best=best,
-        scores=scores,
-    )
+    own |= {"panels": panels.packed, "base": _array(base, kind), "cold": _array(cold, kind)}
+    own |= {"variances": variances and variances.packed, "base_variance": spread, "caution": float(caution)}
+    own |= {"k": k, "wanted": n, "vectors": _array(vectors, kind), "known": _array(has_history, np.uint8)}
+    struct = Struct(kind, **own, best=best, scores=scores)
     rows = max(1, SCORES // max(panels.n_items * k, 1) // TOGETHER) * TOGETHER
     ends = np.append(np.arange(0, users if n else 0, rows), users if n else 0)
     _share("top_n", kind, struct, ends, n_jobs)
@@ -457,12 +430,8 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
         rows = _rows(indptr, items, size)
     except ValueError:
         return False
-    struct, threads, found = Struct(**rows), n_threads(n_jobs), [True]
-    ends = [0, rows["n"]]
-    if threads > 1:
-        ends = _blocks(rows["indptr"], max(ENTRIES, len(items) // (4 * threads))).tolist()
-    each_block(lambda block: found.append(bool(function("rising_rows")(struct, *block))), pairwise(ends), n_jobs)
-    return all(found)
+    ends = _blocks(rows["indptr"]) if n_threads(n_jobs) > 1 else np.array([0, rows["n"]])
+    return _share("rising_rows", None, Struct(**rows), ends, n_jobs)
 
 
 def add_rows(
@@ -480,22 +449,10 @@ def add_rows(
     many its row has.
     """
     _require_integers(total)
-    rows = _rows(indptr, items, len(total), entries[0])
-    (a, bound), each, k = vectors or (None, entries[1]), 0, 1
-    if a is not None:
-        each, k = len(a) // max(rows["n"], 1), total.shape[1]
-    _call(
-        "add_rows",
-        Struct(**rows),
-        _array(entries[0]),
-        least,
-        _bound(entries[1]),
-        _array(a),
-        each,
-        k,
-        _bound(bound),
-        total,
-    )
+    (x, bound), (a, others) = entries, vectors or (None, entries[1])
+    rows = _rows(indptr, items, len(total), x)
+    each, k = (0, 1) if a is None else (len(a) // max(rows["n"], 1), total.shape[1])
+    _call("add_rows", Struct(**rows), _array(x), least, _bound(bound), _array(a), each, k, _bound(others), total)
 
 
 def add_squares(total: Array, rows: Array, bound: Bound) -> None:

@@ -43,13 +43,6 @@ def _library() -> ctypes.CDLL:
 
 
 @cache
-def ascending() -> Callable[[Array], bool]:
-    """Whether numbers never fall. For where rows end: so few that the interpreter lock is kept meanwhile."""
-    found = ctypes.PyDLL(_library()._name).ascending
-    return lambda ends: bool(found(ctypes.c_void_p(_place(ends)), ctypes.c_int64(len(ends) - 1)))
-
-
-@cache
 def instruction_set() -> str:
     """The instruction set that the kernels use here: "v2", "v3" or "v4" of x86-64, "v0" for other processors."""
     return f"v{_library().instruction_set()}"
