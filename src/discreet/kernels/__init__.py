@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from discreet.kernels import reference
 from discreet.kernels.library import (
     PAD,
     Struct,
@@ -209,15 +208,27 @@ def ridge(
         own = slice(int(indptr[i]), int(indptr[i + 1]))
         at = indices[own]
         X, y = table.values[at], values[own] - (0 if base is None else base[at])
-        given = {"prior_count": prior_count, "gram": gram, "offset_penalty": offset_penalty}
+        center = np.zeros(k) if prior is None else prior.values[at].sum(axis=0) / (len(at) + prior_count)
+        penalty = float(scale[i]) * np.eye(k) + (0 if gram is None else gram)
         with single_threaded_blas():
-            row = reference.ridge_row(X, y, float(scale[i]), None if prior is None else prior.values[at], **given)
-        offsets[i], vectors.values[i] = row
+            offsets[i], *vectors.values[i] = _singular(X, y, center, penalty, offset_penalty)
         if left is not None:
             left[own] = y - offsets[i] - X @ vectors.values[i]
     if residuals is not None:
         residuals[:] = left
     return offsets, vectors
+
+
+def _singular(X: Array, y: Array, center: Array, penalty: Array, offset_penalty: float | None) -> Array:
+    """Offset and vector of a row, in double precision: of all solutions, the one of least norm."""
+    Z = np.column_stack([np.full(len(y), offset_penalty is not None), X]).astype(np.float64)
+    A, b = Z.T @ Z, Z.T @ (y - X @ center)
+    A[1:, 1:] += penalty
+    A[0, 0] += offset_penalty or 0
+    values, vectors = np.linalg.eigh(A)
+    known = values > max(values[-1], 0) * len(A) * np.finfo(np.float64).eps * 8
+    solution: Array = vectors[:, known] @ ((vectors[:, known].T @ b) / values[known]) + np.append(0, center)
+    return solution
 
 
 def item_step(
