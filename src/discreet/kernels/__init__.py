@@ -27,14 +27,7 @@ from discreet.kernels.library import (
 )
 from discreet.typing import Array
 
-__all__ = [  # of the library
-    "blas_libraries",
-    "each_block",
-    "instruction_set",
-    "n_threads",
-    "over_blocks",
-    "single_threaded_blas",
-]
+__all__ = ["blas_libraries", "each_block", "instruction_set", "n_threads", "over_blocks", "single_threaded_blas"]
 
 ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
 ROWS = 1 << 12  # at most
@@ -174,13 +167,13 @@ def ridge(
     Args:
         indptr: Row i's entries are at indptr[i]:indptr[i + 1].
         indices: The item j of each entry.
-        values: y.
+        values: y of each entry.
         table: x_j; of its type are all results.
         scale: s of each row.
-        base: By item; by default 0.
-        prior: By item: c is the mean of those of the row's items, and of `prior_count` zeros; by default 0.
+        base: By item; like G and c, by default 0.
+        prior: By item: c is the mean of those of the row's items, and of `prior_count` zeros.
         prior_count: How many zeros.
-        gram: G; by default 0.
+        gram: G.
         offset_penalty: By default there is no offset.
         steps: Steps of conjugate gradients; 0: the solution itself, by Cholesky factors.
         start: Offsets and vectors that these steps start from, by default zeros. They are overwritten, with any steps.
@@ -291,28 +284,24 @@ def item_posteriors(
 
     The numbers theta of an item are observed with the noise of its ratings: phi = theta + noise. A step estimates phi
     to be at the mean plus its move, give or take fresh noise, and an error that is as large as the item's gap, the
-    second moment of phi about the mean of theta, says.
+    second moment of phi about the mean of theta, says. A covariance of noise is an item's size times a matrix (k, k).
 
     Args:
         before: Means (items, k) and covariances (items, k, k) of theta before any step.
         factors: Of the means, and of standard deviations: (k,) each.
-        own: For each item a size, and a matrix (k, k): the covariance of its ratings' own noise is their product.
+        own: The sizes and the matrix of the ratings' own noise.
         earlier: Precisions (items, k, k) of phi, and information, which is precision times estimate (items, k).
-        step: Moves (items, k); for each item a size, and a matrix (k, k): the covariance of their fresh noise is their
-            product; the means now; and the gaps (items, k, k), or None for those before any step.
+        step: Moves (items, k); sizes and matrix of their noise; the means now; the gaps now, None before any step.
         error: Of moves, relative to the gaps.
         n_jobs: Threads, in scikit-learn's meaning.
 
     Returns:
-        Precisions, information, gaps, means and covariances.
+        Precisions, information, gaps (items, k, k), means and covariances.
     """
     m, k = before[0].shape
-    squares, rows = (m, k, k), (m, k)
     given = (*before, *factors, *own, *earlier, *(step or (None,) * 5))
     places = {str(at): _array(array) for at, array in enumerate(given)}
-    found = {
-        name: np.empty(shape) for name, shape in zip("PIGMC", (squares, rows, squares, rows, squares), strict=True)
-    }
+    found = {name: np.empty((m, k) if name in "IM" else (m, k, k)) for name in "PIGMC"}
     struct = Struct(**places, error=error**2, k=k, **found)
     size = max(1, ITEM_BYTES // (48 * k**2))
     if not _share("item_posteriors", np.float64, struct, np.append(np.arange(0, m, size), m), n_jobs):
