@@ -2,13 +2,15 @@
 
     python benchmarks/als.py [--ranks 32 128] [--rounds 3]
 
-Each library fits the same generated data of MovieLens-10M's size for one step and for more; the difference, divided by
-the number of steps between, is the time of a sweep without reading, copying and starting up. The libraries take turns,
-and the smallest time of each counts: on a shared machine the rest measures what others do. float32, no biases. "exact"
-solves each user's and item's system by Cholesky; "cg" makes three steps of conjugate gradients.
+Each library that is installed fits the same generated data of MovieLens-10M's size for one step and for more; the
+difference, divided by the number of steps between, is the time of a sweep without reading, copying and starting up. The
+libraries take turns, and the smallest time of each counts: on a shared machine the rest measures what others do.
+float32, no biases. "exact" solves each user's and item's system by Cholesky; "cg" makes three steps of conjugate
+gradients. cmfrec's exact sweep at rank 128 takes a minute: `--libraries implicit` leaves it out.
 """
 
 import argparse
+import importlib.util
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as implicit asks for: it has threads of its own
@@ -24,7 +26,6 @@ import scipy.sparse as sp
 import discreet
 
 PENALTY = 5.0
-LIBRARIES = ("discreet", "implicit", "cmfrec")
 
 
 def ours(data: discreet.Interactions, rank: int, solver: Any, threads: int, steps: int) -> None:
@@ -82,7 +83,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[32, 128])
     parser.add_argument("--sweeps", type=int, default=3, help="between the two fits; fewer are quicker, and noisier")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--without-cmfrec", action="store_true", help="its exact sweep at rank 128 takes a minute")
+    parser.add_argument("--libraries", nargs="*", default=["implicit", "cmfrec"], help="to compare with")
     parser.add_argument("--solvers", nargs="+", default=["exact", "cg"])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--users", type=int, default=69_878)
@@ -95,18 +96,16 @@ def main() -> None:
     rows, triples = sp.csr_matrix(matrix), sp.coo_matrix(matrix)
     size = f"{len(data):,} ratings, {data.n_users:,} users, {data.n_items:,} items"
     print(f"{size}; seconds per sweep, {options.threads} threads")
-    libraries = LIBRARIES[: 2 if options.without_cmfrec else 3]
-    headings = ("rank", "solver", *libraries, *(f"{name}/ours" for name in libraries[1:]))
+    others = {"implicit": partial(theirs_implicit, rows), "cmfrec": partial(theirs_cmfrec, triples)}
+    wanted = [name for name in others if name in options.libraries and importlib.util.find_spec(name)]
+    headings = ("rank", "solver", "discreet", *wanted, *(f"{name}/ours" for name in wanted))
     print("".join(f"{heading:>14}" for heading in headings))
     for rank in options.ranks:
         for solver in options.solvers:
-            fits = [
-                partial(ours, data, rank, solver, options.threads),
-                partial(theirs_implicit, rows, rank, solver, options.threads),
-                partial(theirs_cmfrec, triples, rank, solver, options.threads),
-            ][: len(libraries)]
-            own, *others = sweeps(fits, options.sweeps, options.rounds)
-            figures = [own, *others, *(other / own for other in others)]
+            each = [partial(ours, data), *(others[name] for name in wanted)]
+            fits = [partial(fit, rank, solver, options.threads) for fit in each]
+            own, *theirs = sweeps(fits, options.sweeps, options.rounds)
+            figures = [own, *theirs, *(other / own for other in theirs)]
             seconds = "".join(f"{figure:>14.2f}" for figure in figures)
             print(f"{rank:>14}{solver:>14}{seconds}", flush=True)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -126,7 +125,7 @@ def parts(
 ) -> Iterator[UserBatch]:
     """The users' rows, in batches of about `most` entries and `most_users` users at most.
 
-    For several threads, with `n_jobs`, there are equally many for each.
+    For several threads, with `n_jobs`, the last ones are smaller.
     """
     for users in cuts(ratings.indptr, most_users, most, n_jobs):
         yield rows_of(ratings, values, users)
@@ -135,17 +134,16 @@ def parts(
 def cuts(indptr: Array, most_users: int | None, most: int | None, n_jobs: int | None) -> list[tuple[int, int]]:
     """The first user of each batch, and the one behind its last.
 
-    Batches are about equally large, and all threads have equally many. There are as few as the limits allow, because
-    threads wait for the interpreter's lock between the compiled calls of a batch.
+    One thread gets equal batches, as few as the limits allow. Several threads get large ones first, because they wait
+    for the interpreter's lock between the compiled calls of a batch; and then smaller ones, so that all end together.
     """
-    n, threads = len(indptr) - 1, n_threads(n_jobs)
-
-    def size(user: int) -> float:  # of all users before this one; that of a batch is at most 1
-        return float(indptr[user]) / (most or PART) + user / (most_users or MOST_USERS)
-
-    count = min(threads * math.ceil(size(n) / threads), max(int(indptr[-1]) // LEAST, math.ceil(size(n))))
-    ends = [bisect_left(range(n), at * size(n) / count, key=size) for at in range(1, count)]
-    return list(pairwise(sorted({0, *ends, n})))
+    # Of the users before each, and behind the last: 1 is a batch that is as large as the limits allow.
+    sizes = indptr / (most or PART) + np.arange(len(indptr)) / (most_users or MOST_USERS)
+    threads, size, ends = n_threads(n_jobs), float(sizes[-1]), [0.0]
+    least = min(size * max(LEAST / max(int(indptr[-1]), 1), 1 / (8 * threads)), 0.5)
+    while (left := size - ends[-1]) > least:
+        ends.append(ends[-1] + max(left / max(math.ceil(left), 1.5 * (threads - 1)), least))
+    return list(pairwise(np.unique([*np.searchsorted(sizes, ends), len(indptr) - 1]).tolist()))
 
 
 def rows_of(ratings: Table, values: Array, users: tuple[int, int]) -> UserBatch:

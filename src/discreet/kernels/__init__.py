@@ -8,17 +8,15 @@ the same bits for any number of threads, and whatever rows are beside them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 
-from discreet.kernels import reference
 from discreet.kernels.library import (
     PAD,
     Struct,
     aligned,
-    ascending,
     blas_libraries,
     each_block,
     function,
@@ -29,15 +27,7 @@ from discreet.kernels.library import (
 )
 from discreet.typing import Array
 
-__all__ = [  # of the library
-    "ascending",
-    "blas_libraries",
-    "each_block",
-    "instruction_set",
-    "n_threads",
-    "over_blocks",
-    "single_threaded_blas",
-]
+__all__ = ["blas_libraries", "each_block", "instruction_set", "n_threads", "over_blocks", "single_threaded_blas"]
 
 ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
 ROWS = 1 << 12  # at most
@@ -91,10 +81,10 @@ class Table:
         return out
 
 
-def _blocks(indptr: Array, entries: int = ENTRIES) -> Array:
-    """Where blocks of consecutive rows end, with about so many entries each, at most ROWS."""
+def _blocks(indptr: Array) -> Array:
+    """Where blocks of consecutive rows end, with about ENTRIES entries each, at most ROWS."""
     n = len(indptr) - 1
-    ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], entries))
+    ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], ENTRIES))
     return np.unique(np.concatenate([ends, np.arange(0, n, ROWS), [0, n]]))
 
 
@@ -115,7 +105,7 @@ def _array(array: Array | None, dtype: Any = np.float64) -> Any:
 def _ends(indptr: Array, *entries: Array | None) -> tuple[Array, int]:
     """Where rows end in the entries, and how many rows there are."""
     ends, least = _array(indptr, np.int64), min(len(array) for array in entries if array is not None)
-    if ends[0] < 0 or ends[-1] > least or not ascending()(ends):
+    if ends[0] < 0 or ends[-1] > least or (ends[1:] < ends[:-1]).any():
         raise ValueError(OUTSIDE)
     return ends, len(ends) - 1
 
@@ -129,21 +119,24 @@ def _rows(indptr: Array, indices: Array, size: int, *entries: Array | None) -> d
     return {"indptr": ends, "items": items, "bytes": items.itemsize, "n": n, "size": size}
 
 
-def _call(name: str, *given: Any) -> None:
+def _call(name: str, *given: Any, dtype: Any = None) -> None:
     """Call a function that returns 0 if items are not in their table, and -1 if there is no memory."""
-    if (found := function(name)(*given)) < 1:
+    if (found := function(name, dtype)(*given)) < 1:
         raise MemoryError if found else ValueError(OUTSIDE)
 
 
-def _ridge(kind: Any, rows: dict[str, Any], values: Array, table: Table, **given: Any) -> Struct:
+def _ridge(indptr: Array, indices: Array, values: Array, table: Table, prior: Table | None, **given: Any) -> Struct:
     """The C struct `Ridge`; what is not given is a null pointer, or there is none."""
-    fields = {"values": _array(values, kind), "table": table.padded}
-    fields |= dict.fromkeys(("base", "prior", "gram", "scale")) | {"offset_penalty": -1.0, "prior_count": 0.0}
-    fields |= {"k": table.k, "ld": table.padded.shape[1]} | dict.fromkeys(("offsets", "vectors", "residuals"))
+    kind, rows = table.padded.dtype, _rows(indptr, indices, len(table.padded), values)
+    fields: dict[str, Any] = dict.fromkeys(("values", "table", "base", "prior", "gram", "scale"))
+    fields |= {"offset_penalty": -1.0, "prior_count": 0.0, "k": table.k, "ld": table.padded.shape[1]}
+    fields |= dict.fromkeys(("offsets", "vectors", "residuals")) | given
+    fields |= {"values": values, "table": table.padded, "prior": prior and prior.padded}
+    fields |= {name: _array(fields[name], kind) for name in ("values", "base", "scale")}
     for name, size in (("base", rows["size"]), ("prior", rows["size"]), ("scale", rows["n"])):
-        if given.get(name) is not None and len(given[name]) != size:
-            raise ValueError(f"{name}: {size} numbers or vectors are needed, not {len(given[name])}")
-    return Struct(kind, **(rows | fields | given))
+        if fields[name] is not None and len(fields[name]) != size:
+            raise ValueError(f"{name}: {size} numbers or vectors are needed, not {len(fields[name])}")
+    return Struct(kind, **rows, **fields)
 
 
 def ridge(
@@ -174,13 +167,13 @@ def ridge(
     Args:
         indptr: Row i's entries are at indptr[i]:indptr[i + 1].
         indices: The item j of each entry.
-        values: y.
+        values: y of each entry.
         table: x_j; of its type are all results.
         scale: s of each row.
-        base: By item; by default 0.
-        prior: By item: c is the mean of those of the row's items, and of `prior_count` zeros; by default 0.
+        base: By item; like G and c, by default 0.
+        prior: By item: c is the mean of those of the row's items, and of `prior_count` zeros.
         prior_count: How many zeros.
-        gram: G; by default 0.
+        gram: G.
         offset_penalty: By default there is no offset.
         steps: Steps of conjugate gradients; 0: the solution itself, by Cholesky factors.
         start: Offsets and vectors that these steps start from, by default zeros. They are overwritten, with any steps.
@@ -193,37 +186,42 @@ def ridge(
     if kinds != {kind} or shapes != ((n,), (n, table.padded.shape[1])):
         raise ValueError("start: an offset and a vector for each row are needed, of the type of the table")
     left = None if residuals is None else np.empty(len(values), kind)
-    struct = _ridge(
-        kind,
-        _rows(indptr, indices, len(table.padded), values),
-        values,
-        table,
-        base=_array(base, kind),
-        prior=None if prior is None else prior.padded,
-        prior_count=float(prior_count),
-        gram=table.square(gram),
-        scale=_array(scale, kind),
-        offset_penalty=-1.0 if offset_penalty is None else float(offset_penalty),
-        offsets=offsets,
-        vectors=vectors.padded,
-        residuals=left,
-    )
-    failed = np.zeros(n, np.uint8)
+    given: dict[str, Any] = {
+        "base": base,
+        "prior_count": float(prior_count),
+        "gram": table.square(gram),
+        "scale": scale,
+    }
+    given |= {"offset_penalty": -1.0 if offset_penalty is None else float(offset_penalty)}
+    given |= {"offsets": offsets, "vectors": vectors.padded, "residuals": left}
+    struct, failed = _ridge(indptr, indices, values, table, prior, **given), np.zeros(n, np.uint8)
     if not _share("ridge", kind, struct, _blocks(struct.fields["indptr"]), n_jobs, steps, failed):
         raise ValueError(OUTSIDE)
     for i in np.flatnonzero(failed):
         own = slice(int(indptr[i]), int(indptr[i + 1]))
         at = indices[own]
         X, y = table.values[at], values[own] - (0 if base is None else base[at])
-        given: dict[str, Any] = {"prior_count": prior_count, "gram": gram, "offset_penalty": offset_penalty}
+        center = np.zeros(k) if prior is None else prior.values[at].sum(axis=0) / (len(at) + prior_count)
+        penalty = float(scale[i]) * np.eye(k) + (0 if gram is None else gram)
         with single_threaded_blas():
-            row = reference.ridge_row(X, y, float(scale[i]), None if prior is None else prior.values[at], **given)
-        offsets[i], vectors.values[i] = row
+            offsets[i], *vectors.values[i] = _singular(X, y, center, penalty, offset_penalty)
         if left is not None:
             left[own] = y - offsets[i] - X @ vectors.values[i]
     if residuals is not None:
         residuals[:] = left
     return offsets, vectors
+
+
+def _singular(X: Array, y: Array, center: Array, penalty: Array, offset_penalty: float | None) -> Array:
+    """Offset and vector of a row, in double precision: of all solutions, the one of least norm."""
+    Z = np.column_stack([np.full(len(y), offset_penalty is not None), X]).astype(np.float64)
+    A, b = Z.T @ Z, Z.T @ (y - X @ center)
+    A[1:, 1:] += penalty
+    A[0, 0] += offset_penalty or 0
+    values, vectors = np.linalg.eigh(A)
+    known = values > max(values[-1], 0) * len(A) * np.finfo(np.float64).eps * 8
+    solution: Array = vectors[:, known] @ ((vectors[:, known].T @ b) / values[known]) + np.append(0, center)
+    return solution
 
 
 def item_step(
@@ -256,15 +254,9 @@ def item_step(
     """
     kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
     x, directions, gram_rows = np.empty(len(values)), np.empty((n * folds, k)), np.empty((n, folds * k))
-    rows, tables = (
-        _rows(indptr, indices, len(table.padded), values),
-        {"base": _array(base, kind), "prior": prior.padded},
-    )
-    struct = _ridge(kind, rows, values, table, prior_count=float(prior_count), **tables)
+    struct = _ridge(indptr, indices, values, table, prior, base=base, prior_count=float(prior_count))
     numbers = float(bias_weight), float(clip), float(lift)
-    given = _array(penalty, kind), folds, _array(a), *numbers, x, directions, gram_rows
-    if not function("item_step", kind)(struct, *given):
-        raise ValueError(OUTSIDE)
+    _call("item_step", struct, _array(penalty, kind), folds, _array(a), *numbers, x, directions, gram_rows, dtype=kind)
     return x, directions, gram_rows
 
 
@@ -292,28 +284,24 @@ def item_posteriors(
 
     The numbers theta of an item are observed with the noise of its ratings: phi = theta + noise. A step estimates phi
     to be at the mean plus its move, give or take fresh noise, and an error that is as large as the item's gap, the
-    second moment of phi about the mean of theta, says.
+    second moment of phi about the mean of theta, says. A covariance of noise is an item's size times a matrix (k, k).
 
     Args:
         before: Means (items, k) and covariances (items, k, k) of theta before any step.
         factors: Of the means, and of standard deviations: (k,) each.
-        own: For each item a size, and a matrix (k, k): the covariance of its ratings' own noise is their product.
+        own: The sizes and the matrix of the ratings' own noise.
         earlier: Precisions (items, k, k) of phi, and information, which is precision times estimate (items, k).
-        step: Moves (items, k); for each item a size, and a matrix (k, k): the covariance of their fresh noise is their
-            product; the means now; and the gaps (items, k, k), or None for those before any step.
+        step: Moves (items, k); sizes and matrix of their noise; the means now; the gaps now, None before any step.
         error: Of moves, relative to the gaps.
         n_jobs: Threads, in scikit-learn's meaning.
 
     Returns:
-        Precisions, information, gaps, means and covariances.
+        Precisions, information, gaps (items, k, k), means and covariances.
     """
     m, k = before[0].shape
-    squares, rows = (m, k, k), (m, k)
     given = (*before, *factors, *own, *earlier, *(step or (None,) * 5))
     places = {str(at): _array(array) for at, array in enumerate(given)}
-    found = {
-        name: np.empty(shape) for name, shape in zip("PIGMC", (squares, rows, squares, rows, squares), strict=True)
-    }
+    found = {name: np.empty((m, k) if name in "IM" else (m, k, k)) for name in "PIGMC"}
     struct = Struct(**places, error=error**2, k=k, **found)
     size = max(1, ITEM_BYTES // (48 * k**2))
     if not _share("item_posteriors", np.float64, struct, np.append(np.arange(0, m, size), m), n_jobs):
@@ -338,9 +326,10 @@ def normal_equations(
     """
     _require_integers(total)
     table = Table.of(vectors, np.float64)
-    struct = _ridge(np.float64, _rows(indptr, users, len(vectors), targets, weights), targets, table)
-    ends = _blocks(struct.fields["indptr"])
-    if not _share("equations", np.float64, struct, ends, n_jobs, _array(weights), total):
+    struct, weights = _ridge(indptr, users, targets, table, None), _array(weights)
+    if weights is not None and len(weights) != len(targets):
+        raise ValueError(OUTSIDE)
+    if not _share("equations", np.float64, struct, _blocks(struct.fields["indptr"]), n_jobs, weights, total):
         raise ValueError(OUTSIDE)
 
 
@@ -403,29 +392,13 @@ def top_n(
     best, scores = np.empty((users, n), np.int32), np.empty((users, n), kind)
     indptr, items = (np.zeros(users + 1, np.int64), np.zeros(0, np.uint8)) if seen is None else seen
     caution, spread, variances = (0.0, None, None) if variance is None else variance
-    wide = panels.packed.shape[0] * panels.packed.shape[2]
-    if (
-        panels.packed.shape[1] != k
-        or {len(base), len(cold)} != {wide}
-        or {len(has_history), len(indptr) - 1} != {users}
-    ):
+    own, wide = _rows(indptr, items, panels.n_items), panels.packed.shape[0] * panels.packed.shape[2]
+    if (panels.packed.shape[1], len(base), len(cold), len(has_history), own["n"]) != (k, wide, wide, users, users):
         raise ValueError("top_n: vectors must be as long as those of items, and there is one history for each")
-    struct = Struct(
-        kind,
-        **_rows(indptr, items, panels.n_items),
-        panels=panels.packed,
-        base=_array(base, kind),
-        cold=_array(cold, kind),
-        variances=None if variances is None else variances.packed,
-        base_variance=spread,
-        caution=float(caution),
-        k=k,
-        wanted=n,
-        vectors=_array(vectors, kind),
-        known=_array(has_history, np.uint8),
-        best=best,
-        scores=scores,
-    )
+    own |= {"panels": panels.packed, "base": _array(base, kind), "cold": _array(cold, kind)}
+    own |= {"variances": variances and variances.packed, "base_variance": spread, "caution": float(caution)}
+    own |= {"k": k, "wanted": n, "vectors": _array(vectors, kind), "known": _array(has_history, np.uint8)}
+    struct = Struct(kind, **own, best=best, scores=scores)
     rows = max(1, SCORES // max(panels.n_items * k, 1) // TOGETHER) * TOGETHER
     ends = np.append(np.arange(0, users if n else 0, rows), users if n else 0)
     _share("top_n", kind, struct, ends, n_jobs)
@@ -457,12 +430,8 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
         rows = _rows(indptr, items, size)
     except ValueError:
         return False
-    struct, threads, found = Struct(**rows), n_threads(n_jobs), [True]
-    ends = [0, rows["n"]]
-    if threads > 1:
-        ends = _blocks(rows["indptr"], max(ENTRIES, len(items) // (4 * threads))).tolist()
-    each_block(lambda block: found.append(bool(function("rising_rows")(struct, *block))), pairwise(ends), n_jobs)
-    return all(found)
+    ends = _blocks(rows["indptr"]) if n_threads(n_jobs) > 1 else np.array([0, rows["n"]])
+    return _share("rising_rows", None, Struct(**rows), ends, n_jobs)
 
 
 def add_rows(
@@ -480,22 +449,10 @@ def add_rows(
     many its row has.
     """
     _require_integers(total)
-    rows = _rows(indptr, items, len(total), entries[0])
-    (a, bound), each, k = vectors or (None, entries[1]), 0, 1
-    if a is not None:
-        each, k = len(a) // max(rows["n"], 1), total.shape[1]
-    _call(
-        "add_rows",
-        Struct(**rows),
-        _array(entries[0]),
-        least,
-        _bound(entries[1]),
-        _array(a),
-        each,
-        k,
-        _bound(bound),
-        total,
-    )
+    (x, bound), (a, others) = entries, vectors or (None, entries[1])
+    rows = _rows(indptr, items, len(total), x)
+    each, k = (0, 1) if a is None else (len(a) // max(rows["n"], 1), total.shape[1])
+    _call("add_rows", Struct(**rows), _array(x), least, _bound(bound), _array(a), each, k, _bound(others), total)
 
 
 def add_squares(total: Array, rows: Array, bound: Bound) -> None:

@@ -39,20 +39,15 @@ EXPORT void truncate_rows(const double *values, const int64_t *indptr, int64_t n
     truncate_row(values + indptr[i], indptr[i + 1] - indptr[i], bound, -INFINITY, out + indptr[i]);
 }
 
-// Whether rows end where the next one begins, or later.
-EXPORT int64_t ascending(const int64_t *indptr, int64_t n) {
+// Whether the items of every row in these blocks rise, and are below size: then each of them counts once.
+EXPORT int64_t rising_rows(Rows rows, int64_t *taken, const int64_t *ends, int64_t blocks) {
   int falls = 0;
-  for (int64_t i = 0; i < n; i++) falls |= indptr[i + 1] < indptr[i];
-  return !falls;
-}
-
-// Whether every row's items rise, and are below size: then each of them counts once.
-EXPORT int64_t rising_rows(Rows rows, int64_t begin, int64_t end) {
-  int falls = 0;
-  for (int64_t i = begin; i < end && !falls; i++) {
-    for (int64_t e = rows.indptr[i] + 1; e < rows.indptr[i + 1]; e++) falls |= item_at(rows, e) <= item_at(rows, e - 1);
-    falls |= rows.indptr[i] < rows.indptr[i + 1] && item_at(rows, rows.indptr[i + 1] - 1) >= (size_t)rows.size;
-  }
+  EACH_BLOCK(begin, end)
+    for (int64_t i = begin; i < end && !falls; i++) {
+      const int64_t first = rows.indptr[i], last = rows.indptr[i + 1];
+      for (int64_t e = first + 1; e < last; e++) falls |= item_at(rows, e) <= item_at(rows, e - 1);
+      falls |= first < last && item_at(rows, last - 1) >= (size_t)rows.size;
+    }
   return !falls;
 }
 

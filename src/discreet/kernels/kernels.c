@@ -70,13 +70,12 @@ enum {
 #define EPSILON 2.220446049250313e-16
 #include "rows.h"
 
-// What is known of items; tests/kernels/reference.py has the formulas. One item: vectors of k numbers, matrices (k, k).
+// As `kernels.item_posteriors` is given it; tests/kernels/reference.py has the formulas.
 typedef struct {
   const double *first, *spread, *scale, *root;         // before, by item; factors of first, and of spread's both sides
-  const double *sizes, *own;                           // the ratings' own noise: sizes[i] own
-  const double *precision, *information;               // of earlier steps, by item
-  const double *moves, *weights, *fresh, *mean, *gap;  // of a step; all by item but fresh; NULL: none, or no gap yet
-  double error;                                        // relative, of the gain, squared
+  const double *sizes, *own, *precision, *information;
+  const double *moves, *weights, *fresh, *mean, *gap;  // of a step; NULL: none, or no gap yet
+  double error;                                        // squared
   int64_t k;
   double *out_precision, *out_information, *out_gap, *out_mean, *out_covariance;
 } ItemPosteriors;

@@ -7,6 +7,7 @@ at one thread while ours run, so that the two kinds of threads never fight.
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 import os
 import sys
@@ -40,13 +41,6 @@ def _library() -> ctypes.CDLL:
     if not path.exists():
         raise ImportError(f"{path} is missing: install discreet with pip, or run python hatch_build.py in its folder")
     return ctypes.CDLL(str(path))
-
-
-@cache
-def ascending() -> Callable[[Array], bool]:
-    """Whether numbers never fall. For where rows end: so few that the interpreter lock is kept meanwhile."""
-    found = ctypes.PyDLL(_library()._name).ascending
-    return lambda ends: bool(found(ctypes.c_void_p(_place(ends)), ctypes.c_int64(len(ends) - 1)))
 
 
 @cache
@@ -87,26 +81,21 @@ def _layout(fields: tuple[tuple[str, Any], ...]) -> Any:
 
 
 class Struct:
-    """A C struct of pointers and numbers, in the order in which they are given, passed by value.
-
-    It keeps the arrays alive. Its numbers are integers of 64 bits, and floats of a type.
-    """
+    """A C struct, passed by value: pointers to arrays, which it keeps alive, 64-bit integers, and floats of a type."""
 
     def __init__(self, dtype: Any = np.float64, **fields: Any) -> None:
         kinds = {float: KINDS[np.dtype(dtype)][1], int: ctypes.c_int64}
         layout = tuple((name, kinds.get(type(value), ctypes.c_void_p)) for name, value in fields.items())
-        self.fields = fields
         places = (_place(value) if isinstance(value, np.ndarray) else value for value in fields.values())
-        self._as_parameter_ = _layout(layout)(*places)
+        self.fields, self._as_parameter_ = fields, _layout(layout)(*places)
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     """Zeros that begin with a cache line."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
     first = -memory.ctypes.data % LINE
-    found: Array = memory[first : first + size].view(dtype).reshape(shape)
-    return found
+    return np.asarray(memory[first : first + size].view(dtype).reshape(shape))
 
 
 # -- threads
@@ -117,14 +106,11 @@ def n_threads(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not hasattr(n_jobs, "__index__") or not n_jobs:
-        raise DataError(
-            f"n_jobs: a number of threads is needed, -1 for all cores, or None for a single thread, not {n_jobs!r}"
-        )
-    jobs = operator.index(n_jobs)
-    if jobs > 0:
-        return jobs
+        needed = "a number of threads is needed, -1 for all cores, or None for a single thread"
+        raise DataError(f"n_jobs: {needed}, not {n_jobs!r}")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores + 1 + jobs)
+    jobs = operator.index(n_jobs)
+    return jobs if jobs > 0 else max(1, cores + 1 + jobs)
 
 
 @cache
@@ -230,8 +216,7 @@ def each_block(work: Callable[[Block], Any], blocks: Iterable[Block], n_jobs: in
     first = list(islice(remaining, threads))
     left = chain(first, remaining)
     if len(first) <= 1:
-        for _ in over_blocks(work, left, 1):
-            pass
+        deque(over_blocks(work, left, 1), 0)
         return
     lock, failed = threading.Lock(), threading.Event()
 

@@ -15,7 +15,7 @@ static inline REAL NAME(sum)(vec v) {
   return part[0];
 }
 
-// Values in a unit, from a middle, which are no further from it than `reach`.
+// (values - middle) / unit, no further from 0 than `reach`.
 EXPORT void NAME(scale)(const REAL *values, int64_t n, double middle, double unit, double reach, double *out) {
   for (int64_t e = 0; e < n; e++) {
     double own = (values[e] - middle) / unit;
@@ -93,16 +93,12 @@ static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
   return 0;
 }
 
-// The regressions of many rows: the offset a and the vector z of a row minimize
-//   sum over its entries of (y - base_j - a - x_j . z)^2 + scale |z - c|^2 + z^T gram z + offset_penalty a^2
-// where c is the sum over the row of its items' vectors in `prior`, divided by their number plus `prior_count`.
+// The regressions of many rows; `kernels.ridge` says what their offsets and vectors minimize.
 typedef struct {
   Rows rows;
-  const REAL *values;                 // by entry
-  const REAL *table, *base, *prior;   // by item; base and prior may be NULL
-  const REAL *gram, *scale;           // (ld, ld) or NULL; by row
-  REAL offset_penalty;                // negative: there is no offset
-  REAL prior_count;                   // so many vectors of zeros are added to a row's priors
+  const REAL *values, *table, *base, *prior;  // by entry; by item: base and prior may be NULL
+  const REAL *gram, *scale;                   // (ld, ld) or NULL; by row
+  REAL offset_penalty, prior_count;           // a negative penalty: there is no offset
   int64_t k, ld;
   REAL *offsets, *vectors, *residuals;  // what is computed: (rows), (rows, ld), by entry or NULL
 } NAME(Ridge);
@@ -326,10 +322,9 @@ EXPORT int64_t NAME(ridge)(NAME(Ridge) r, int64_t *taken, const int64_t *ends, i
   return sound;
 }
 
-// For each fold of a row, a regression on all entries but those of the fold; entry p is in fold p % folds.
-// (X^T X + D) z = X^T t + D c, D = diag(penalty) and c the mean of the priors of these entries and of `prior_count` zeros:
-// with the priors of the fold, c would say which items are left out. The penalty makes every system positive definite;
-// where rounding undoes that, the vector is 0: nothing here fails because of the data.
+// For each fold of a row, (X^T X + D) z = X^T t + D c for all entries but those of the fold, D = diag(penalty): with the
+// priors of the fold, c would say which items are left out. The penalty makes every system positive definite; where
+// rounding undoes that, the vector is 0: nothing here fails because of the data.
 static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds, int64_t i, REAL *memory,
                            REAL *vectors) {
   const int k = (int)r->k, ld = (int)r->ld, square = ld * ld, size = square + 2 * ld;  // of sums: Gram matrix, b and c
@@ -361,10 +356,7 @@ static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds
   }
 }
 
-// What users contribute to an item step of DPALS, in double precision; models/als/contributions.py has the formulas.
-// Users weigh their items by a, scaled to length 1; the residual of an entry is what the vector of its own fold, which
-// was not fitted to it, leaves. With clip 0, x is not scaled. Results are x, by entry, directions (n * folds, k) and
-// rows (n, folds * k).
+// `kernels.item_step` has the formulas.
 EXPORT int64_t NAME(item_step)(NAME(Ridge) r, const REAL *penalty, int64_t folds, const double *a,
                                double bias_weight, double clip, double lift, double *out, double *direction,
                                double *row) {
@@ -418,8 +410,7 @@ EXPORT void NAME(systems)(REAL *A, REAL *x, int64_t k, int64_t ld, int64_t n, ui
     failed[i] = NAME(solve)(A + (size_t)i * ld * ld, (int)k, (int)ld, EPSILON * k, x + (size_t)i * ld);
 }
 
-// For blocks of items: add w u u^T of their users to the upper triangle of total[item] (side, side), and t u to its last
-// column. All are integers, whose sums over the users who are given at once are below 2^53: so they are exact.
+// For blocks of items, the sums of `kernels.normal_equations`.
 EXPORT int64_t NAME(equations)(NAME(Ridge) r, int64_t *taken, const int64_t *ends, int64_t blocks,
                                const REAL *weights, int64_t *total) {
   const int k = (int)r.k, ld = (int)r.ld;

@@ -17,7 +17,6 @@ import numpy as np
 from discreet.data.catalogue import Ids, smallest_unsigned
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-from discreet.kernels.reference import top_n
 from discreet.models.fold_in import Description, FoldIn
 from discreet.models.model_folder import digest
 from discreet.recommend.serving import deviations
@@ -192,7 +191,7 @@ def loss(before: Scoring, after: Scoring, people: Interactions) -> dict[str, flo
     moved = stored - exact
     rms, spread = float(np.sqrt(np.mean(moved**2))), float(np.mean(exact.std(axis=1)))
     k = min(SHOWN, exact.shape[1])
-    best, now = top_n(exact, k)[0], top_n(stored, k)[0]
+    best, now = (np.argsort(-scores, axis=1, kind="stable")[:, :k] for scores in (exact, stored))
     same = np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(best, now, strict=True)])
     return {
         "rms": rms,

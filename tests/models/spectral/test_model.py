@@ -1,6 +1,7 @@
 """DPSVD: its bounds, what it spends, that it learns, and that it shows what little is known of."""
 
 import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -152,18 +153,27 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
-def test_batches_for_threads_are_equally_large_and_have_everyone_once(monkeypatch: Any) -> None:
+@pytest.mark.parametrize("options", [{}, {"most_users": 40}, {"most": 900}])
+def test_batches_have_everyone_once_and_are_equal_for_one_thread_and_smaller_and_smaller_for_several(
+    monkeypatch: Any, options: dict[str, int]
+) -> None:
     monkeypatch.setattr(users_rows, "LEAST", 50)
     data = discreet.datasets.movielens_like(400, 30, 6000, random_state=0)
-    for options in ({}, {"most_users": 40}, {"most": 900}):
-        found = list(parts(data, data.values, n_jobs=4, **options))
+    longest = np.diff(data.indptr).max()
+    for threads in (1, 4):
+        found = list(parts(data, data.values, n_jobs=threads, **options))
         assert np.array_equal(np.concatenate([part.indices for part in found]), data.indices)
         assert np.array_equal(np.concatenate([part.counts for part in found]), np.diff(data.indptr))
-        assert len(found) % 4 == 0
-        assert 0 <= len(found) - len(list(parts(data, data.values, **options))) < 4
-        sizes = [len(part.indices) for part in found]
-        assert max(sizes) - min(sizes) <= 2 * np.diff(data.indptr).max()
         assert max(len(part.counts) for part in found) <= options.get("most_users", data.n_users)
+        sizes = [len(part.indices) for part in found]
+        assert max(sizes) <= options.get("most", len(data)) + longest
+        if "most_users" not in options:
+            assert all(later <= earlier + 2 * longest for earlier, later in pairwise(sizes))
+        if threads == 1:
+            assert max(sizes) - min(sizes) <= 2 * longest
+        else:
+            assert min(sizes[:4]) >= max(sizes[-4:])
+            assert max(sizes[-4:]) <= len(data) / (8 * threads) + longest
 
 
 def test_a_gram_matrix_is_exact(monkeypatch: Any) -> None:
