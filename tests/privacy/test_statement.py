@@ -447,8 +447,8 @@ def test_a_stranger_can_add_no_lines_and_no_html_to_markdown(statement: Statemen
         place[field] = content.get(field, theirs)
 
     text = str(Statement.parse(forged(statement, change)))
-    assert "&lt;script&gt;" in text
-    assert "<script>" not in text
+    assert "&lt;script" in text
+    assert "<script" not in text
     assert not any(line.startswith("**Signed") for line in text.splitlines())
 
 

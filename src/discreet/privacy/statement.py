@@ -533,10 +533,10 @@ def markdown(certificate: dict[str, Any]) -> str:
     c = certificate
 
     def line(text: str) -> str:
-        return html.escape(" ".join(text.split()), quote=False)
+        return " ".join(text.split()).replace("<", "&lt;")
 
     def cell(text: str) -> str:
-        return line(text).replace("|", "\\|")
+        return line(text).replace(">", "&gt;").replace("|", "\\|")
 
     table = ["| " + " | ".join(_COLUMNS.values()) + " |", "|---" * len(_COLUMNS) + "|"]
     released = release_rows(c["releases"], c["guarantee"]["delta"])
