@@ -6,7 +6,7 @@ class DiscreetError(Exception):
 
 
 class PrivacyError(DiscreetError, ValueError):
-    """A guarantee would be false or meaningless. Nothing was released and nothing was spent."""
+    """A guarantee would be false or meaningless. Nothing more was released; the message says if something was spent."""
 
 
 class BudgetExceeded(PrivacyError):

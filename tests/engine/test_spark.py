@@ -117,7 +117,7 @@ def _mixed(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 def test_a_sum_with_a_user_twice_is_not_released(trouble: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("discreet.engine.spark.BLOCK_UNITS", 32)  # many blocks, but one for all users' moments
     ledger = seeded()
-    with pytest.raises(PrivacyError, match="Nothing was released"):
+    with pytest.raises(PrivacyError, match="This sum was not released; what was released before it stays spent"):
         discreet.DPALS(**BUDGET).fit(Pretended.of(DATA, 3, trouble=trouble), ledger=ledger)
     # A sum of a single block cannot be mixed: it is of one run, or it is refused.
     assert [event.body["label"] for event in ledger.events] == ["users and their means"] * (trouble is _mixed)
@@ -149,7 +149,9 @@ def _elsewhere(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 def test_machines_that_round_differently_are_refused() -> None:
     ledger = seeded()
-    with pytest.raises(PrivacyError, match=r"round differently.*Nothing was released.*another kernel"):
+    with pytest.raises(
+        PrivacyError, match=r"round differently.*Nothing that was computed in this way was released.*another kernel"
+    ):
         discreet.DPALS(**BUDGET).fit(Pretended.of(DATA, 3, trouble=_elsewhere), ledger=ledger)
     assert ledger.events == []
 

@@ -431,6 +431,27 @@ def test_markdown_escapes_what_would_break_it() -> None:
     assert "| a \\| b &lt;script&gt; |" in str(ledger.statement())
 
 
+@pytest.mark.parametrize("field", ["title", "issued", "notes", "public_inputs", "versions", "source"])
+def test_a_stranger_can_add_no_lines_and_no_html_to_markdown(statement: Statement, field: str) -> None:
+    """A notebook may show it, and a reader could take a line of theirs for one of ours."""
+    theirs = "<script>\n\n**Signed with a key that you know.**"
+    content: dict[str, Any] = {
+        "notes": [theirs],
+        "public_inputs": {theirs: theirs},
+        "versions": {theirs: theirs},
+        "source": theirs,
+    }
+
+    def change(certificate: Any) -> None:
+        place = certificate["releases"][0] if field == "source" else certificate
+        place[field] = content.get(field, theirs)
+
+    text = str(Statement.parse(forged(statement, change)))
+    assert "&lt;script" in text
+    assert "<script" not in text
+    assert not any(line.startswith("**Signed") for line in text.splitlines())
+
+
 def test_html_escapes_everything(statement: Statement) -> None:
     nasty = Statement.parse(forged(statement, lambda c: c["releases"][0].update(shape=["<script>"], source="<b>")))
     assert "<script>" not in nasty.html()

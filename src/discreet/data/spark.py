@@ -90,8 +90,9 @@ class SparkInteractions(Declared):
         if len(self.kernels) > 1:
             raise PrivacyError(
                 "ratings: the machines of this cluster round differently, so one person's numbers would depend on "
-                "where Spark computes them, and the declared sensitivity would not hold. Nothing was released. Use "
-                "machines of one kind with the same packages, or the same kernels on all of them (for instance "
+                "where Spark computes them, and the declared sensitivity would not hold. Nothing that was computed in "
+                "this way was released; what was released before it stays spent. Use machines of one kind with the "
+                "same packages, or the same kernels on all of them (for instance "
                 "spark.executorEnv.OPENBLAS_CORETYPE=Haswell). The kernels are: " + "; or ".join(sorted(self.kernels))
             )
 

@@ -209,8 +209,8 @@ def add_up(table: SparkInteractions, task: Pass) -> Array:
             return total
     raise PrivacyError(
         "ratings: Spark has computed partitions more than once, with different results, so a user may count twice in "
-        "a sum. Nothing was released. If the table is random, or is being written to, store it first and read it "
-        "from there"
+        "a sum. This sum was not released; what was released before it stays spent. If the table is random, or is "
+        "being written to, store it first and read it from there"
     )
 
 

@@ -529,28 +529,31 @@ def _sources(certificate: Mapping[str, Any]) -> str:
 
 
 def markdown(certificate: dict[str, Any]) -> str:
-    """The certificate as a markdown page."""
+    """The certificate as a markdown page. Its texts add neither lines nor HTML: anyone may have written them."""
     c = certificate
 
+    def line(text: str) -> str:
+        return " ".join(text.split()).replace("<", "&lt;")
+
     def cell(text: str) -> str:
-        return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
+        return line(text).replace(">", "&gt;").replace("|", "\\|")
 
     table = ["| " + " | ".join(_COLUMNS.values()) + " |", "|---" * len(_COLUMNS) + "|"]
     released = release_rows(c["releases"], c["guarantee"]["delta"])
     table += ["| " + " | ".join(cell(row[column]) for column in _COLUMNS) + " |" for row in released]
-    bullets = {name: [f"- {text}" for text in texts] for name, texts in _lists(c).items()}
+    bullets = {name: [f"- {line(text)}" for text in texts] for name, texts in _lists(c).items()}
     sections = {
-        "What was released": [_legend(c), "", *table, "", f"Noise: {_sources(c)}."],
+        "What was released": [_legend(c), "", *table, "", f"Noise: {line(_sources(c))}."],
         "Assumed to be public": bullets.pop("Assumed to be public"),
         "Covered": [c["covered"]],
         **bullets,
-        "The model": [cell(text) for text in bullets["The model"]],
     }
-    lines = [f"# {c['title']}", "", f"**{c['sentence']}**", "", *([paid(c), ""] if paid(c) else [])]
+    about = [f"# {line(c['title'])}", "", f"**{line(c['sentence'])}**", ""]
+    lines = [*about, *([line(paid(c)), ""] if paid(c) else [])]
     for name, content in sections.items():
         lines += [f"## {name}", "", *content, ""] if content else []
     used = ", ".join(f"{name} {number}" for name, number in c["versions"].items())
-    return "\n".join([*lines, f"Issued {c['issued']} with {used}. {_footer(c)}.", ""])
+    return "\n".join([*lines, line(f"Issued {c['issued']} with {used}. {_footer(c)}."), ""])
 
 
 def _deployment(c: Mapping[str, Any], given: Mapping[str, str], url: str, continual: bool) -> dict[str, Any]:
