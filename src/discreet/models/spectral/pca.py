@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -165,7 +166,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         users: LocalBlocks[UserBatch] = LocalBlocks(
             partial(table.blocks, max(DENSE_CELLS // n, 1) if self.method == "dense" else None)
         )
-        products = Products(releaser, users, _values, n, bound)
+        products = Products(releaser, users, attrgetter("values"), n, bound)
         if self.method == "dense":
             moment = products.moment(SECOND_MOMENT).values
             with single_threaded_blas():
@@ -271,10 +272,6 @@ class Table:
         """Some rows at a time. Numbers that are not finite count as zero."""
         for part in parts(self, self.values, most_users=most_users):
             yield replace(part, values=_finite(part.values.astype(np.float64)))
-
-
-def _values(part: UserBatch) -> Array:
-    return part.values
 
 
 def _finite(values: Array) -> Array:
