@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
@@ -304,8 +305,4 @@ def _power_step(
 
 def _on(chosen: Chosen, users: Blocks[UserBatch]) -> Blocks[UserBatch]:
     """Histories on the chosen items, in their numbers."""
-    return users.map(partial(on_items, _values, places(chosen.items, len(chosen.weights))))
-
-
-def _values(part: UserBatch) -> Array:
-    return part.values
+    return users.map(partial(on_items, attrgetter("values"), places(chosen.items, len(chosen.weights))))

@@ -245,7 +245,6 @@ def test_nothing_is_spent_on_wrong_input() -> None:
         (PrivacyError, "oja_steps", world(), model(oja_steps=0)),
         (PrivacyError, "ratings_per_user", world(), model(ratings_per_user=0)),
         (DataError, "eigensolver", world(), model(eigensolver="lanczos")),
-        (DataError, "noise", world(), model(noise="laplace")),
         (DataError, "loss", world(), model(loss="hinge")),
         (DataError, "step", world(), model(step="classic")),
         (PrivacyError, "adjacency", world(), model(adjacency="flip")),

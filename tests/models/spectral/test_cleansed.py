@@ -17,12 +17,10 @@ from discreet.models.base import Model
 from discreet.models.centering import MEAN, VARIANCES
 from discreet.models.eigen import MOST_ITEMS, rating_directions, standing_out
 from discreet.models.fold_in import LinearFoldIn
-from discreet.models.shrinkage import item_offsets
 from discreet.models.spectral import contributions
 from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
 from discreet.models.spectral.estimate import MOST_COLUMNS, factored, similarities
 from discreet.models.spectral.published import PublishedCleansing
-from discreet.privacy import Noisy
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay, without_means
@@ -346,19 +344,6 @@ def test_parts_are_cut_to_the_cap() -> None:
     (part,), (before,) = capped.users(data).each(1), parts(data, data.values)
     assert isinstance(part, UserBatch)
     assert np.array_equal(part.counts, np.minimum(before.counts, 7))
-
-
-def test_offsets_are_shrunk_as_far_as_noise_hides_them() -> None:
-    """Those of popular items are found; where hardly anybody has rated an item they are 0, whatever the noise is."""
-    rng = np.random.default_rng(0)
-    counts = np.append(np.full(100, 400.0), np.zeros(3000))
-    offsets = rng.normal(0, 0.5, len(counts))
-    sums = Noisy(counts * offsets + rng.normal(0, 20.0, len(counts)), 20.0)
-    known = Noisy(counts + rng.normal(0, 20.0, len(counts)), 20.0)
-    found = item_offsets(sums, known, 1.0, 4000.0)
-    assert np.corrcoef(found[:100], offsets[:100])[0, 1] > 0.98
-    assert np.abs(found[100:]).mean() < 0.02
-    assert not item_offsets(Noisy(np.zeros(3), 1.0), Noisy(np.zeros(3), 1.0), 1.0, 1.0).any()
 
 
 def test_the_covariance_is_of_frequent_items() -> None:

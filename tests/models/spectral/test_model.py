@@ -19,13 +19,10 @@ from discreet.engine.batches import FOLDS, parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.choices import POWER_STEP, SECOND_MOMENT, PowerStep, Residuals
-from discreet.models.eigen import FEWEST_ITEMS
-from discreet.models.shrinkage import regression, shrunk
 from discreet.models.spectral.model import POPULARITY
-from discreet.models.taste import Chosen, Directions, Spectrum, exploration
+from discreet.models.taste import Chosen, Directions, exploration
 from discreet.privacy import Noisy, statistics
 from discreet.privacy import statistics as sums
-from discreet.privacy.releaser import noise_edge
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
@@ -340,47 +337,6 @@ def test_a_power_step_learns_about_many_more_items() -> None:
     assert np.mean([item % 2 for item in found.items]) > 0.9
 
 
-def test_estimates_are_shrunk_by_what_they_say_themselves() -> None:
-    rng = np.random.default_rng(0)
-    truth = np.hstack([rng.standard_normal((500, 1)) * 2, np.zeros((500, 1))])
-    errors = np.broadcast_to(np.linspace(0.5, 3, 500)[:, None], truth.shape)
-    found = shrunk(truth + errors * rng.standard_normal(truth.shape), errors**2, np.arange(500, 0, -1))
-    assert ((found - truth) ** 2).mean() < 0.6 * (errors**2).mean()
-    assert (found[:, 1] ** 2).mean() < 0.05
-    assert np.isfinite(shrunk(np.zeros((3, 0)), np.zeros((3, 0)), np.ones(3))).all()
-
-
-def test_more_is_looked_at_where_there_is_less_noise() -> None:
-    popularity = Noisy(1000 / np.arange(1, 501), 1.0)
-    sizes = [len(Chosen.by(popularity, std, 4000).items) for std in (100.0, 3.0, 1.0, 0.3, 0.01)]
-    assert sizes == sorted(sizes)
-    assert sizes[0] == FEWEST_ITEMS
-    assert sizes[-1] == 500
-    assert len(Chosen.by(popularity, 0.01, 70).items) == 70
-    assert len(Chosen.by(Noisy(np.array([5.0, -3.0]), 1.0), 1.0, 4000).items) == 2
-
-
-def test_the_spectrum_is_that_of_the_signal() -> None:
-    """A planted direction is found again, noise alone gives none, and shrinking undoes what noise did."""
-    rng = np.random.default_rng(0)
-    n, std, users = 400, 1.0, 5000.0
-    chosen = Chosen.by(Noisy(np.full(n, 100.0), 1.0), 0.01, 4000)
-    chosen = Chosen(chosen.items, chosen.weights, chosen.common, chosen.popularity, users * 100.0)  # long histories
-    noise = rng.standard_normal((n, n)) * std
-    noise = (noise + noise.T) / 2
-    assert Spectrum.of(Noisy(noise, std), chosen).vectors.shape[1] == 0
-    q = rng.standard_normal(n)
-    q -= (q @ chosen.common) * chosen.common
-    q /= np.linalg.norm(q)
-    strong = 3 * noise_edge(std, n)
-    found = Spectrum.of(Noisy(strong * np.outer(q, q) + noise + np.eye(n) * (users - strong) / n, std), chosen)
-    assert found.vectors.shape[1] >= 1
-    assert abs(found.vectors[:, 0] @ q) > 0.97
-    assert np.isclose(found.n_users, users, rtol=0.02)
-    assert np.isclose(found.variances[0] * found.n_users, strong, rtol=0.2)
-    assert np.abs(found.vectors.T @ chosen.common).max() < 1e-9
-
-
 # New items
 
 
@@ -418,15 +374,6 @@ def test_features_that_cannot_be_used_are_refused() -> None:
     ratings = discreet.datasets.movielens_like(60, 30, 600, random_state=0)
     with pytest.raises(DataError, match="features: this is for lists"):
         model(features=["genres"]).fit(ratings)
-
-
-def test_a_regression_finds_its_penalty() -> None:
-    rng = np.random.default_rng(0)
-    features, true = rng.standard_normal((300, 20)), rng.standard_normal((20, 3)) * [1.0, 0.05, 0.0]
-    found = regression(features, features @ true + rng.standard_normal((300, 3)))
-    assert np.allclose(found[:, 0], true[:, 0], atol=0.25)
-    assert np.abs(found[:, 2]).max() < 0.1
-    assert not regression(features, np.zeros((300, 1))).any()
 
 
 # What little is known of can be seen

@@ -266,7 +266,6 @@ class DPFrankWolfe(PrivateFrankWolfe):
         ratings_per_user: About how many ratings a user has: a public guess, by default 80, or all items if fewer.
         eigensolver: "dense", or "oja", in memory linear in items and ratings; by default the former up to 4,000 items.
         oja_steps: Gamma, the number of products for each direction.
-        noise: The distribution of the noise; "gaussian" is the only one.
         loss: "squared", or "logistic" for ratings that are mostly at the ends of their range.
         step: "corrective", or "constant", as in the paper, but with C.
         centre: Whether rows are taken about users' own means, which is local and free; False for centered data.
@@ -281,7 +280,6 @@ class DPFrankWolfe(PrivateFrankWolfe):
     ratings_per_user: Count | None = None
     eigensolver: Eigensolver | None = None
     oja_steps: Count = 8
-    noise: Literal["gaussian"] = "gaussian"
     loss: LossName = "squared"
     step: Literal["corrective", "constant"] = "corrective"
     centre: bool = True

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -166,7 +167,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         users: LocalBlocks[UserBatch] = LocalBlocks(
             partial(table.blocks, max(DENSE_CELLS // n, 1) if self.method == "dense" else None)
         )
-        products = Products(releaser, users, _values, n, bound)
+        products = Products(releaser, users, attrgetter("values"), n, bound)
         if self.method == "dense":
             moment = products.moment(SECOND_MOMENT).values
             with single_threaded_blas():
@@ -278,10 +279,6 @@ def _without_cells(message: str) -> str:
     """What scikit-learn says of a table, without the cells that it quotes, which are private."""
     message = re.sub(r"(could not convert string to float): .*", r"\1", message, flags=re.DOTALL)
     return re.sub(r":?\n *(array=)?\[.*\]\.?\n", ". ", message, flags=re.DOTALL).strip()
-
-
-def _values(part: UserBatch) -> Array:
-    return part.values
 
 
 def _finite(values: Array) -> Array:

@@ -1,0 +1,39 @@
+"""Directions of taste, from what is released of histories."""
+
+import numpy as np
+
+from discreet.models.eigen import FEWEST_ITEMS
+from discreet.models.taste import Chosen, Spectrum
+from discreet.privacy import Noisy
+from discreet.privacy.releaser import noise_edge
+
+
+def test_more_is_looked_at_where_there_is_less_noise() -> None:
+    popularity = Noisy(1000 / np.arange(1, 501), 1.0)
+    sizes = [len(Chosen.by(popularity, std, 4000).items) for std in (100.0, 3.0, 1.0, 0.3, 0.01)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == FEWEST_ITEMS
+    assert sizes[-1] == 500
+    assert len(Chosen.by(popularity, 0.01, 70).items) == 70
+    assert len(Chosen.by(Noisy(np.array([5.0, -3.0]), 1.0), 1.0, 4000).items) == 2
+
+
+def test_the_spectrum_is_that_of_the_signal() -> None:
+    """A planted direction is found again, noise alone gives none, and shrinking undoes what noise did."""
+    rng = np.random.default_rng(0)
+    n, std, users = 400, 1.0, 5000.0
+    chosen = Chosen.by(Noisy(np.full(n, 100.0), 1.0), 0.01, 4000)
+    chosen = Chosen(chosen.items, chosen.weights, chosen.common, chosen.popularity, users * 100.0)  # long histories
+    noise = rng.standard_normal((n, n)) * std
+    noise = (noise + noise.T) / 2
+    assert Spectrum.of(Noisy(noise, std), chosen).vectors.shape[1] == 0
+    q = rng.standard_normal(n)
+    q -= (q @ chosen.common) * chosen.common
+    q /= np.linalg.norm(q)
+    strong = 3 * noise_edge(std, n)
+    found = Spectrum.of(Noisy(strong * np.outer(q, q) + noise + np.eye(n) * (users - strong) / n, std), chosen)
+    assert found.vectors.shape[1] >= 1
+    assert abs(found.vectors[:, 0] @ q) > 0.97
+    assert np.isclose(found.n_users, users, rtol=0.02)
+    assert np.isclose(found.variances[0] * found.n_users, strong, rtol=0.2)
+    assert np.abs(found.vectors.T @ chosen.common).max() < 1e-9
