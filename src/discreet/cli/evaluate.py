@@ -141,7 +141,8 @@ def _compared(
     if metrics is None and not ratings.implicit:
         metrics = EXPLICIT
     name = type(model).__name__
-    model.fit(train, ledger=ledger)
+    with inputs.settings_named(model):
+        model.fit(train, ledger=ledger)
     options = {**options, "history": train, "metrics": _fitting(model, ratings, metrics)}
     results = {name: compute(model, test, **options)}
     budget = _same_budget(model)

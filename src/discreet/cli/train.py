@@ -93,7 +93,7 @@ def train(
         costs = PAID if resume else str(_preview(made, ratings, n_items, ledger)) if spends else ""
         show(None, _intention(made, ratings, source), *(["", costs] if costs else []))
     checkpoint = {} if made._not_resumable() or ratings.catalogue.private else {"checkpoint": fit}
-    with _interruption_reported(ctx, made, n_items, fit), warnings_shown():
+    with _interruption_reported(ctx, made, n_items, fit), inputs.settings_named(made), warnings_shown():
         made.fit(ratings, ledger=ledger, **checkpoint)
         made.save(out)
     _show_result(made, costs, out, files)
@@ -138,9 +138,13 @@ def _continue(
 def _preview(model: Any, ratings: "Interactions", n_items: int | str, ledger: "Ledger | None") -> "Preview":
     from discreet.models.private import PrivateModel
 
-    of_table = isinstance(model, PrivateModel)  # for some models, what is released depends on the kind of data
-    found: Preview = model._preview_for(ratings, ledger) if of_table else model.preview(n_items, ledger)
-    return found
+    if not isinstance(model, PrivateModel):
+        found: Preview = model.preview(n_items, ledger)
+        return found
+    if not ratings.catalogue.private:
+        with inputs.settings_named(model):
+            model._check_data(ratings)
+    return model._preview_for(ratings, ledger)  # for some models, what is released depends on the kind of data
 
 
 def _require_clear(ctx: typer.Context, folder: Path, resume: bool, discard: bool) -> None:

@@ -77,7 +77,7 @@ def tune(
         show(planned, str(trial), "", "Nothing was spent. --out FOLDER searches, and saves the best model.")
         return
     show(None, str(trial), "")
-    with spending_reported(ledger):
+    with spending_reported(ledger), inputs.settings_named(made):
         found = search(made, values, ratings, spend, ledger, **asked)
         found.model.save(out)
     result = {
