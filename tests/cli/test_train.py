@@ -324,9 +324,9 @@ def test_a_config_file(work: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('modle = "als"', "'modle', which is no option; the options: source, out, model, set, features"),
+        ('modle = "als"', "'modle', which is not an option; the options are source, out, model, set, features"),
         ("model =", "not TOML"),
-        ("config = 'other.toml'", "no option"),
+        ("config = 'other.toml'", "not an option"),
     ],
 )
 def test_a_config_file_with_a_mistake(work: Path, content: str, said: str) -> None:
@@ -518,9 +518,10 @@ def test_nothing_is_paid_for_twice_by_mistake(work: Path) -> None:
     assert "one of them" in run(*START, *FOLDER, "--resume", "--discard", code=2)
     assert "give that" in run(*START, *FOLDER, "--resume", code=1)
     assert "give that" in run(*START, *FOLDER, "--discard", code=1)
-    assert "another plan, n_steps; go on" in run(
-        *START, *FOLDER, "--ledger", "ledger.db", "--set", "n_steps=3", "--resume", code=1
-    )
+    told = run(*START, *FOLDER, "--ledger", "ledger.db", "--set", "n_steps=3", "--resume", code=1).splitlines()[-1]
+    assert told.startswith("discreet: --resume: the fit in ")
+    assert "was begun with another n_steps; give what it began with" in told
+    assert told.endswith("or give --discard instead of --resume to begin again")
     other = ["train", "ratings.csv", "--model", "als", *FOLDER]
     assert "of another model" in run(*other, "--resume", code=2)
     assert len(ledger.entries) == before

@@ -325,7 +325,9 @@ def _defaults(ctx: typer.Context, path: Path | None) -> Path | None:
     found = {key.replace("_", "-"): value for key, value in _toml(path).items()}
     for key in found:
         if key not in known:
-            raise Misuse(f"--config: {str(path)!r} has {key!r}, which is no option; the options: {', '.join(known)}")
+            raise Misuse(
+                f"--config: {str(path)!r} has {key!r}, which is not an option; the options are {', '.join(known)}"
+            )
     ctx.default_map = {str(known[key].name): _value(known[key], value) for key, value in found.items()}
     return path
 

@@ -241,8 +241,11 @@ def opened(where: str, name: str, argument: str = "ledger") -> "Ledger":
     try:
         return Ledger(ledger_url(where), name=name, create=False)
     except PrivacyError as error:
-        what, begin, _ = str(error).replace("url:", f"{argument}:", 1).partition("; give epsilon and delta to begin")
-        hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
+        said = re.sub("^url:", f"{argument}:", str(error))
+        said = re.sub("^name:", "--ledger-name:" if argument == "ledger" else "--name:", said)
+        what, begin, _ = said.partition("; give epsilon and delta to begin")
+        named = "" if name == "default" else f" --name {name}"
+        hint = f"; to begin one: discreet ledger create {where}{named} --epsilon 3 --delta 1e-6" if begin else ""
         raise PrivacyError(what + hint) from None
 
 
@@ -440,9 +443,10 @@ def _typed_ids(ids: "Ids", texts: "pa.Array", argument: str) -> "pa.Array":
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         for at in range(len(texts) if len(texts) > 1 else 0):
             _typed_ids(ids, texts.slice(at, 1), argument)  # raises for the first one that is wrong
+        rated = f"; a history is written {ids[0]}=5,{ids[-1]}=3" if argument == "history" else ""
         raise DataError(
             f"{argument}: {texts[0].as_py()!r} cannot be an item of this model, whose ids are of type {kind}, such as "
-            f"{ids[0]} (`discreet items MODEL WORDS` finds ids by title; a rating follows its item as in {ids[0]}=5)"
+            f"{ids[0]} (`discreet items MODEL WORDS` finds ids by title{rated})"
         ) from None
 
 

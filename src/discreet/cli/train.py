@@ -23,6 +23,7 @@ from discreet.cli.common import (
     typed,
     warnings_shown,
 )
+from discreet.errors import ModelError, PrivacyError
 from discreet.validation import round_up
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def train(
         show(None, _intention(made, ratings, source), *(["", costs] if costs else []))
     checkpoint = {} if made._not_resumable() or ratings.catalogue.private else {"checkpoint": fit}
     with _interruption_reported(ctx, made, n_items, fit), inputs.settings_named(made), warnings_shown():
-        made.fit(ratings, ledger=ledger, **checkpoint)
+        with _checkpoint_named(resume):
+            made.fit(ratings, ledger=ledger, **checkpoint)
         made.save(out)
     _show_result(made, costs, out, files)
 
@@ -170,6 +172,18 @@ def _discard(folder: Path, ledger: "Ledger | None") -> None:
     spent = unfinished.give_up(folder, ledger)
     said = f"epsilon = {round_up(spent.epsilon)} at delta = {round_up(spent.delta)}" if spent.cost else "nothing"
     typer.echo(f"discreet: the unfinished fit was discarded; what it had released stays spent: {said}", err=True)
+
+
+@contextmanager
+def _checkpoint_named(resume: bool) -> Iterator[None]:
+    """If a fit cannot be finished, name --resume, and the other way out."""
+    try:
+        yield
+    except (ModelError, PrivacyError) as error:
+        if not resume or not str(error).startswith("checkpoint: "):
+            raise
+        said = str(error).replace("checkpoint:", "--resume:", 1)
+        raise type(error)(f"{said}; or give --discard instead of --resume to begin again") from None
 
 
 @contextmanager
@@ -254,7 +268,10 @@ def _show_result(model: "Model", costs: str, out: Path, files: list[Path]) -> No
         lines.append(f"Items that were chosen privately: {len(model.items_):,}. The model knows no others.")
     if items and items["known too little"]:
         few = f"{items['known too little']:,} of {items['all']:,} items"
-        lines.append(f"The model knows too little about {few} to tell them from average.")
+        line = f"The model knows too little about {few} to tell them from average."
+        if items["known too little"] == items["all"]:
+            line += " It needs more people or a larger epsilon."
+        lines.append(line)
     written = "The privacy statement is inside; --statement statement.html writes it to a file."
     if files:
         written = f"The statement is in {', '.join(map(str, files))}."

@@ -64,6 +64,9 @@ def tune(
     spend = (made.get_params()["epsilon"], made.get_params()["delta"])
     asked: dict[str, Any] = {"metric": metric or ("recall@20" if ratings.implicit else "rmse")}
     asked |= {"trials": trials, "law": law}
+    if all(len(several) == 1 for several in values.values()):
+        once = " ".join(f"--set {name}={several[0]}" for name, several in values.items())
+        raise Misuse(f"--try: one setting leaves nothing to choose; give several values, or train with {once}")
     trial = preview(made, values, ratings.n_items, spend, **asked)
     planned = {
         "trials": trial.trials.mean,
