@@ -1,6 +1,8 @@
 """Files that the tests of the command share."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -49,6 +51,13 @@ def example(command: str) -> str:
     """The example in a command's help."""
     found: str = get_command(app).commands[command].example  # type: ignore[attr-defined]
     return found.removeprefix("discreet ")
+
+
+def parsed(*arguments: str) -> Any:
+    """What a command prints with --json; what it says on standard error is not in the way."""
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
 def run(*arguments: str, code: int = 0) -> str:

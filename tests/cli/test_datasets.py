@@ -60,7 +60,7 @@ def test_a_sample_replaces_nothing(tmp_path: Path) -> None:
     (tmp_path / "new" / "movies.csv").unlink()
     again = run(app, command)
     assert again.exit_code == 2
-    assert "ratings.parquet exist" in again.output
+    assert "ratings.parquet would be replaced" in again.output
     assert not (tmp_path / "new" / "movies.csv").exists()
 
 

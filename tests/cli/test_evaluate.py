@@ -1,6 +1,7 @@
 """`discreet evaluate` and `discreet tradeoff`, as a person would run them."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,11 @@ def test_a_saved_model(work: Path) -> None:
     text = evaluate(*SAVED, *options)
     assert str(wanted) in text
     assert "owner's eyes" in text
+
+
+def test_a_history_that_has_the_test_data(work: Path) -> None:
+    told = evaluate("model", "test.csv", "--history", "test.csv").splitlines()[0]
+    assert re.match(r"discreet: --history: ([\d,]+) of \1 targets are in it too", told)
 
 
 def test_csv_and_parquet_are_the_same(work: Path) -> None:
@@ -164,7 +170,7 @@ def test_a_private_model(work: Path, private_model: str) -> None:
         (["model", "none.csv", "--history", "train.csv"], "none.csv", 1),
         (["model", "views.csv", "--history", "train.csv"], "--value", 1),
         (["model", "test.csv", "--history", "few.csv"], "history", 1),
-        (["ratings.csv", "--model", "als", "--split", "2"], "shares", 1),
+        (["ratings.csv", "--model", "als", "--split", "2"], "--split: a share above 0 and below 1", 2),
         (["ratings.csv", "--model", "als", "--epsilon", "1"], "ALS is not private: it has no epsilon", 2),
     ],
 )
@@ -245,7 +251,7 @@ def test_a_report_and_a_plot(work: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("--model", "als"), 1, "at least one private model"),
+        (("--model", "als"), 2, "--model: at least one private model"),
         (("--model", "dpals", "--model", "DPALS"), 2, "one is given twice"),
         (("--set", "depth=3"), 2, "has no parameter 'depth'"),
         (("--epsilons", "1;2"), 2, "--epsilons"),

@@ -57,5 +57,10 @@ def test_errors_are_one_sentence(work: Path) -> None:
     assert "no 'price'" in run("export", "model", "out", "--not-private", "--columns", "price", code=1)
 
 
+def test_a_folder_that_holds_no_site(work: Path) -> None:
+    told = run("export", "model", "model", "--not-private", code=1)
+    assert told.startswith("discreet: SITE: 'model': this folder is not empty and holds no site")
+
+
 def test_help_of_serve() -> None:
     assert example("serve") == "serve model"

@@ -60,6 +60,9 @@ def test_close(path: str) -> None:
     left_open = ledger.reserve(Plan.gaussian(0.1, {"a": 1.0}))
     reservation = left_open.__enter__()  # as a killed process leaves it
     assert reservation.id in run("ledger", "show", path).replace("\n", "")
+    listed = run("ledger", "close", path)
+    assert reservation.id in listed
+    assert f"discreet ledger close {path} RESERVATION" in listed.replace("\n", "")
     assert "Closed" in run("ledger", "close", path, reservation.id)
     assert ledger.spent.mu == pytest.approx(0.1)
     assert "none with the id" in run("ledger", "close", path, "nonsense", code=1)
@@ -86,7 +89,15 @@ def test_what_is_not_a_ledger_is_one_sentence(tmp_path: Path) -> None:
 def test_looking_never_creates(tmp_path: Path, path: str) -> None:
     assert "no file" in run("ledger", "show", str(tmp_path / "other.db"), code=1)
     assert not (tmp_path / "other.db").exists()
-    assert "no ledger called" in run("ledger", "show", path, "--name", "other", code=1)
+    told = run("ledger", "show", path, "--name", "other", code=1)
+    assert told.startswith("discreet: --name: there is no ledger called 'other'")
+    assert f"discreet ledger create {path} --name other --epsilon" in told
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    where = str(tmp_path / "nowhere" / "l.db")
+    told = run("ledger", "create", where, "--epsilon", "1", "--delta", "1e-6", code=1)
+    assert told.startswith(f"discreet: WHERE: sqlite:///{where} cannot be used")
 
 
 def test_show_groups_what_was_paid_for_together(tmp_path: Path) -> None:

@@ -216,6 +216,7 @@ def test_errors_are_one_sentence(work: Path, arguments: list[str], said: str, co
 
 
 def test_what_is_no_model(work: Path) -> None:
+    assert "this is a file; a model is a folder" in recommend("ratings.csv", "--history", "1", code=1)
     assert recommend("none", "--history", "1", code=1) == "discreet: MODEL: 'none': there is no such folder\n"
     Path("model/factors.safetensors").write_bytes(b"junk")
     assert recommend("model", "--history", "1", code=1).startswith("discreet: ")
@@ -243,6 +244,9 @@ def test_items_are_found_by_their_titles(work: Path) -> None:
     assert [row["item"] for row in found["items"]] == [discreet.load("model").items_[n] for n in wanted][:20]
     assert "more; -n shows them" in run("items", "model", "-n", "2")
     assert "No title" in run("items", "model", "no such film")
+    untitled = discreet.Popularity().fit(discreet.read("ratings.csv"))
+    untitled.save("untitled")
+    assert "the model has no titles to search; train it with --items" in run("items", "untitled", "film", code=1)
     assert "--title-column: there is no 'x'" in run("items", "model", "--title-column", "x", code=2)
 
 

@@ -11,7 +11,7 @@ import pytest
 import discreet
 from discreet import papers
 from discreet.papers.reproduction import Point
-from tests.cli.conftest import run
+from tests.cli.conftest import parsed, run
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def test_every_entry_runs_and_is_not_run_twice(name: str, tmp_path: Path, monkey
     one = papers.find(name)
     out, plot = tmp_path / "rows.json", tmp_path / "plot.svg"
     command = ["reproduce", name, "--quick", "--out", str(out), *(["--generated"] if one.needs else [])]
-    document = json.loads(run(*command, "--json"))
+    document = parsed(*command)
     assert document == json.loads(out.read_text(encoding="utf-8"))
     assert all(np.isfinite(row[one.measure]) for row in document["rows"])
     assert all(row["data"].startswith("GENERATED") == bool(one.needs) for row in document["rows"])
@@ -46,13 +46,13 @@ def test_every_entry_runs_and_is_not_run_twice(name: str, tmp_path: Path, monkey
 
 
 def test_the_list_says_which_data_are_there(home: Path) -> None:
-    listed = {one["name"]: one for one in json.loads(run("reproduce", "--list", "--json"))}
+    listed = {one["name"]: one for one in parsed("reproduce", "--list")}
     assert set(listed) == set(papers.NAMES)
     assert listed["dpals-fig4"]["at_hand"]
     assert not listed["frank-wolfe-fig2c"]["at_hand"]
     assert listed["dpals-fig9"]["data"] == [{"name": "ml-10m", "path": None}, {"name": "ml-20m", "path": None}]
     (home / "ml-10M100K").mkdir()
-    listed = {one["name"]: one for one in json.loads(run("reproduce", "--list", "--json"))}
+    listed = {one["name"]: one for one in parsed("reproduce", "--list")}
     assert listed["frank-wolfe-fig2c"]["data"] == [{"name": "ml-10m", "path": str(home / "ml-10M100K")}]
     assert listed["dpals-fig3b"]["at_hand"]
     assert not listed["dpals-table5"]["at_hand"]
@@ -90,7 +90,7 @@ def test_options_that_make_no_sense(options: str) -> None:
 
 def test_another_data_set_in_its_place_is_told(home: Path) -> None:
     write_ml_1m(home / "ml-1m", made())
-    rows = json.loads(run("reproduce", "dpals-fig2", "--data", "1m", "--json"))["rows"]
+    rows = parsed("reproduce", "dpals-fig2", "--data", "1m")["rows"]
     assert {row["data"] for row in rows} == {"MovieLens 1m, IN THE PLACE OF MovieLens 10m"}
 
 
@@ -160,7 +160,7 @@ def test_files_as_they_were_published_run_as_soon_as_they_are_there(folder: str,
     write, names, title = FORMATS[folder]
     write(home / folder, made())
     for name in names:
-        rows = json.loads(run("reproduce", name, "--quick", "--json"))["rows"]
+        rows = parsed("reproduce", name, "--quick")["rows"]
         assert rows
         assert all(row["data"].startswith(title) for row in rows)
         assert not any("GENERATED" in row["data"] for row in rows)
@@ -168,7 +168,7 @@ def test_files_as_they_were_published_run_as_soon_as_they_are_there(folder: str,
 
 def test_what_is_at_hand_of_several_data_sets_is_run(home: Path) -> None:
     write_ml_10m(home / "ml-10M100K", made())
-    document = json.loads(run("reproduce", "dpals-table5", "--quick", "--as-published", "--json"))
+    document = parsed("reproduce", "dpals-table5", "--quick", "--as-published")
     assert {row["column"] for row in document["rows"]} == {"ml-10m", "ml-10m-top400"}
     assert {row["method"] for row in document["rows"]} == {"DPALS 2021, as published"}
     assert document["rows"][0]["true_epsilon"] < document["rows"][0]["epsilon"]

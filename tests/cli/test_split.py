@@ -23,6 +23,8 @@ def test_the_parts_are_the_table(work: Path, kind: str) -> None:
 def test_nothing_is_replaced(work: Path) -> None:
     run("split", "ratings.csv", "--out", "parts")
     before = Path("parts/test.parquet").read_bytes()
-    assert "are not replaced" in run("split", "ratings.csv", "--out", "parts", "--seed", "1", code=2)
+    assert "would be replaced; name another folder" in run(
+        "split", "ratings.csv", "--out", "parts", "--seed", "1", code=2
+    )
     assert Path("parts/test.parquet").read_bytes() == before
     assert not Path("parts/valid.parquet").exists()

@@ -25,6 +25,7 @@ from tests.cli.conftest import example, run
 
 COMMAND = Path(sys.executable).with_name("discreet")
 NEEDED = {"OneBit": ("threshold=3",), "PublishedDPFrankWolfe": ("radius=100", "row_norm=5")}
+PRIVATE = ("--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "1", "--delta", "1e-6")
 QUICK = ("--set", "rank=2", "--set", "n_steps=1")
 
 
@@ -219,6 +220,15 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
             1,
         ),
         (["--epsilon", "1", "--delta", "1e-6", "--set", "epsilon=2"], "--set epsilon and --epsilon: give one", 2),
+        ([*PRIVATE, "--features", "genres", "--set", "features=year"], "--set features and --features: give one", 2),
+        ([*PRIVATE, "--set", "n_steps=4"], "n_steps is a parameter of --model dpals", 2),
+        ([*PRIVATE, "--set", "n_steps"], "must look like name=value; the parameters of Recommender are epsilon", 2),
+        ([*PRIVATE, "--model", "one-bit"], "discreet: --set threshold: there are values other than 0.5 and 5, the", 2),
+        (
+            [*PRIVATE, "--model", "dpsvd", "--features", "genres"],
+            "--features: this is for lists; leave it out for ratings, or give --set objective=lists",
+            2,
+        ),
         (["--model", "als", "--connection", "sqlite:///none.db"], "there is no file 'none.db'", 1),
     ],
 )
@@ -314,9 +324,9 @@ def test_a_config_file(work: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('modle = "als"', "'modle', which is no option; the options: source, out, model, set, features"),
+        ('modle = "als"', "'modle', which is not an option; the options are source, out, model, set, features"),
         ("model =", "not TOML"),
-        ("config = 'other.toml'", "no option"),
+        ("config = 'other.toml'", "not an option"),
     ],
 )
 def test_a_config_file_with_a_mistake(work: Path, content: str, said: str) -> None:
@@ -396,6 +406,28 @@ def command_in(told: str) -> list[str]:
 def test_usage_errors_are_in_plain_words(work: Path) -> None:
     assert "'--epsilon': it must be a number" in train("--epsilon", "much", code=2)
     assert "'--on-unknown': 'guess' is not one of 'raise', 'drop'" in train("--on-unknown", "guess", code=2)
+    assert "'--range': it takes 2 numbers, separated by a space" in train("r.csv", "--range", "1,5", "--json", code=2)
+    assert "Missing argument 'SOURCE'." in train(code=2)
+
+
+@pytest.mark.parametrize("typed_in", ["tab", r"\t"])
+def test_a_tab_can_be_typed(work: Path, typed_in: str) -> None:
+    rows = Path("ratings.csv").read_text()
+    Path("tabs.csv").write_text(rows.replace(",", "\t"))
+    assert train("tabs.csv", "--separator", typed_in, "--model", "popularity", "--out", "new")
+
+
+def test_guessed_columns_are_said_in_options(work: Path) -> None:
+    rows = Path("ratings.csv").read_text()
+    Path("named.csv").write_text(rows.replace("user,item,rating", "person,film,stars", 1))
+    said = train("named.csv", "--model", "popularity", "--out", "new").splitlines()[0]
+    assert said == (
+        "discreet: taking 'person' as user, 'film' as item, 'stars' as value; to be sure, give --user, --item, --value"
+    )
+
+
+def test_all_that_a_data_set_already_has_is_named(work: Path) -> None:
+    assert train("ml-100k", *PRIVATE, "--out", "new", code=2).endswith("; leave out --items, --range\n")
 
 
 def test_ctrl_c_before_the_fit(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,9 +518,10 @@ def test_nothing_is_paid_for_twice_by_mistake(work: Path) -> None:
     assert "one of them" in run(*START, *FOLDER, "--resume", "--discard", code=2)
     assert "give that" in run(*START, *FOLDER, "--resume", code=1)
     assert "give that" in run(*START, *FOLDER, "--discard", code=1)
-    assert "another plan, n_steps; go on" in run(
-        *START, *FOLDER, "--ledger", "ledger.db", "--set", "n_steps=3", "--resume", code=1
-    )
+    told = run(*START, *FOLDER, "--ledger", "ledger.db", "--set", "n_steps=3", "--resume", code=1).splitlines()[-1]
+    assert told.startswith("discreet: --resume: the fit in ")
+    assert "was begun with another n_steps; give what it began with" in told
+    assert told.endswith("or give --discard instead of --resume to begin again")
     other = ["train", "ratings.csv", "--model", "als", *FOLDER]
     assert "of another model" in run(*other, "--resume", code=2)
     assert len(ledger.entries) == before

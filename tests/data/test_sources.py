@@ -245,7 +245,7 @@ def test_names_that_are_given_are_not_guessed(caplog: pytest.LogCaptureFixture) 
     discreet.read(frame, user="a", item="b", value="c")  # that there are no times is no guess
     assert not caplog.records
     discreet.read(frame.rename(columns={"rating": "stars"}), user="a", item="b")
-    assert "taking 'stars' as value; name" in caplog.text
+    assert "taking 'stars' as value; to be sure, pass value=" in caplog.text
 
 
 def test_a_wrong_column_is_named_with_those_there_are() -> None:
@@ -282,6 +282,9 @@ def test_no_file_matches(tmp_path: Path) -> None:
     (tmp_path / "r.xyz").write_text("x")
     with pytest.raises(DataError, match="not known by its suffix"):
         discreet.read(tmp_path / "r.xyz")
+    (tmp_path / "r.csv.zip").write_text("x")
+    with pytest.raises(DataError, match="is an archive; unpack it"):
+        discreet.read(tmp_path / "r.csv.zip")
     for name in ("r.csv", "r.parquet"):
         (tmp_path / name).write_text("x")
     with pytest.raises(DataError, match="one format"):

@@ -98,6 +98,11 @@ def test_a_select_whose_lines_are_uneven(tmp_path: Path) -> None:
         )
 
 
+def test_a_table_that_does_not_exist() -> None:
+    with pytest.raises(DataError, match=r"cannot be read: Table with name ratings does not exist\. Correct"):
+        discreet.read("SELECT * FROM ratings")
+
+
 def test_errors_of_duckdb_are_short(tmp_path: Path) -> None:
     for source in (
         "SELECT nothing FROM 'none.parquet'",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,6 +156,24 @@ def test_a_title_above_the_header_is_not_skipped(above: str, tmp_path: Path) -> 
 def test_a_separator_that_is_not_known(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"separated by several.*'user::item::rating'.*delim"):
         discreet.read(written(tmp_path / "r.csv", "user::item::rating\n1::2::3\n2::2::3\n"))
+    with pytest.raises(DataError, match=r"separator: a single character.*SELECT"):
+        discreet.read(tmp_path / "r.csv", separator="::")
+
+
+def test_the_advice_for_several_characters_can_be_pasted(tmp_path: Path) -> None:
+    path = written(tmp_path / "ratings.dat", "1::1193::5::978300760\n1::661::3::978302109\n")
+    with pytest.raises(DataError, match="not known by its suffix") as caught:
+        discreet.read(path)
+    (select,) = re.findall(r'"(SELECT .*)"', str(caught.value))
+    assert discreet.read(select).history("1") == {"1193": 5.0, "661": 3.0}
+
+
+@pytest.mark.parametrize("header", ["user;item;rating", '"user";"item";"rating"'])
+def test_a_separator_that_is_not_in_the_header(header: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "r.csv", f"{header}\n1;2;3\n")
+    with pytest.raises(DataError, match=r"^separator: there is no ',' in the first line .* leave separator= out"):
+        discreet.read(path, separator=",")
+    assert len(discreet.read(path)) == 1
 
 
 def test_columns_in_another_order_in_another_file(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def swapped(data: discreet.Interactions) -> tuple[discreet.Interactions, discree
         {"models": model(n_steps=1)},
         {"models": model(delta=1e-7)},
         {"data": discreet.datasets.movielens_like(400, 40, 9_000, random_state=1)},
-        {"data": swapped(DATA)},
+        pytest.param({"data": swapped(DATA)}, marks=pytest.mark.filterwarnings("ignore:history. .* are in it too")),
         {"random_state": 1},
         {"test": 0.2},
         {"metrics": ["mae"]},

@@ -97,7 +97,9 @@ def test_times_come_along() -> None:
 def test_what_is_seen_can_be_found_if_wanted() -> None:
     model = Scorer({1: np.array([2.0, 1.0])}, Ids([1, 2]))
     again = table([(1, 1, 5)], [1, 2])
-    assert evaluate(model, again, history=again, metrics="recall@1")["recall@1"] == 0
+    with pytest.warns(UserWarning, match=r"^history: .* targets are in it too") as told:
+        assert evaluate(model, again, history=again, metrics="recall@1")["recall@1"] == 0
+    assert told[0].filename == __file__
     assert evaluate(model, again, history=again, metrics="recall@1", exclude_seen=False)["recall@1"] == 1
 
 

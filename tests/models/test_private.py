@@ -10,6 +10,7 @@ import pytest
 
 import discreet
 from discreet.data import Interactions, progress
+from discreet.errors import PrivacyError
 from discreet.models import private
 from discreet.models.base import Model
 from discreet.models.private import large_delta
@@ -25,6 +26,7 @@ def test_the_rule() -> None:
     assert said.startswith("delta: 1e-05 is large for about 140,000 people.")
     assert "expose 1.4 of them on average" in said
     assert "7e-07 or less." in said
+    assert "expose 430 of them on average" in large_delta(0.5, 860.0)[0]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,11 @@ def test_nothing_is_said_without_reason(model: Any, data: Interactions) -> None:
         warnings.simplefilter("error")
         model.fit(data)
     assert not [note for note in model.statement().certificate["notes"] if "large for" in note]
+
+
+def test_a_path_is_not_a_ledger() -> None:
+    with pytest.raises(PrivacyError, match=r"^ledger: a Ledger is needed, not 'ledger.db'; discreet.Ledger\(url"):
+        discreet.DPALS(epsilon=1, delta=1e-6).fit(RATINGS, ledger="ledger.db")  # type: ignore[arg-type]
 
 
 def test_a_search_knows_what_is_declared() -> None:

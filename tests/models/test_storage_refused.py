@@ -94,7 +94,7 @@ def test_no_file_can_be_missing(saved: Path, name: str) -> None:
 def test_folders_that_are_none(tmp_path: Path) -> None:
     refused(tmp_path / "none", None, "there is no such folder")
     (tmp_path / "file").write_text("x")
-    refused(tmp_path / "file", None, "there is no such folder")
+    refused(tmp_path / "file", None, "this is a file; a model is a folder")
     refused(tmp_path, "model.json", "it is missing")
 
 

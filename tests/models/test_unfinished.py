@@ -212,10 +212,10 @@ def test_models_that_cannot_go_on_say_so_first(tmp_path: Path, model: Any, why: 
 
 
 OTHERS: dict[str, tuple[Callable[[], Any], Interactions, str]] = {
-    "epsilon": (lambda: dpals(epsilon=2.0), RATINGS, "another plan, epsilon;"),
-    "n_steps": (lambda: dpals(n_steps=3), RATINGS, "another plan, n_steps;"),
+    "epsilon": (lambda: dpals(epsilon=2.0), RATINGS, "another epsilon;"),
+    "n_steps": (lambda: dpals(n_steps=3), RATINGS, "another n_steps;"),
     "adjacency": (lambda: dpals(adjacency="replace"), RATINGS, "another adjacency;"),
-    "class": (lambda: discreet.DPSVD(epsilon=1.0, delta=DELTA), RATINGS, "another class, plan, "),
+    "class": (lambda: discreet.DPSVD(epsilon=1.0, delta=DELTA), RATINGS, "another class, "),
     "catalogue": (dpals, RATINGS.for_items(RATINGS.items.to_list()[1:]), "another .*catalogue;"),
     "value_range": (dpals, RATINGS.rescale(1, 5), "another value_range;"),
 }

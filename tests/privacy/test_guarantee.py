@@ -74,6 +74,8 @@ def test_the_sentence_says_everything() -> None:
     assert str(G.void("seeded noise")).startswith("NOT PRIVATE: seeded noise")
     assert str(account(mu=1, delta=0).void("seeded noise")) == "NOT PRIVATE: seeded noise."
     assert str(account(mu=1, delta=0)).startswith("NOT PRIVATE: no finite epsilon")
+    assert "at most 22,100 times" in str(Guarantee(Cost.of(PureEvent(10.0)), 0))
+    assert "at most 1.38e+43 times" in str(Guarantee(Cost.of(PureEvent(99.33)), 0))
     assert "e^1000 times" in str(Guarantee(Cost.of(PureEvent(1000.0)), 0))
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import logging
 import os
 import re
 import secrets
@@ -87,6 +88,9 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # typer does not export its class
+            param = getattr(error, "param", None)
+            if getattr(param, "param_type_name", "") == "argument":
+                vars(error).update(param_hint=f"'{argument_name(param)}'")
             name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
             if name and any("--set" in param.opts for param in self.params) and _is_parameter(name):
                 vars(error).update(
@@ -95,6 +99,9 @@ class Command(TyperCommand):
             elif hasattr(error, "message"):
                 for said, plain in PLAIN.items():
                     vars(error).update(message=re.sub(said, plain, str(error.message)))
+                wanted = getattr(param, "nargs", 1)
+                if wanted > 1 and "number" in str(error.message):
+                    vars(error).update(message=f"it takes {wanted} numbers, separated by a space")
             raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -146,6 +153,18 @@ def stopped(said: str = "") -> typer.Exit:
     return typer.Exit(130)
 
 
+class Said(logging.Handler):
+    """Shows warnings that the library logs as lines on standard error."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Leave out those of the server, which has a log of its own."""
+        return record.name == "discreet"
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record."""
+        typer.echo(f"discreet: {in_options(record.getMessage(), _running.get())}", err=True)
+
+
 class Group(Commands):
     """All commands. An error becomes one line on standard error and an exit code, or with --debug a traceback."""
 
@@ -163,6 +182,8 @@ class Group(Commands):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
+        log, said = logging.getLogger("discreet"), Said(logging.WARNING)
+        log.addHandler(said)
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `discreet ... | head` has read enough; click exits quietly
@@ -175,11 +196,13 @@ class Group(Commands):
             if ctx.params.get("debug") or type(error).__module__.partition(".")[0] in ("typer", "click"):
                 raise
             if isinstance(error, DiscreetError | OSError):
-                said = in_options(str(error), _running.get())
+                line = in_options(str(error), _running.get())
             else:
-                said = f"unexpected error ({type(error).__name__}: {error}); `discreet --debug ...` shows where"
-            typer.echo(f"discreet: {said}", err=True)
+                line = f"unexpected error ({type(error).__name__}: {error}); `discreet --debug ...` shows where"
+            typer.echo(f"discreet: {line}", err=True)
             raise typer.Exit(2 if isinstance(error, Misuse) else 1) from None
+        finally:
+            log.removeHandler(said)
 
 
 def in_options(message: str, command: Command | None) -> str:
@@ -187,9 +210,10 @@ def in_options(message: str, command: Command | None) -> str:
     for param in sorted(command.params if command else (), key=lambda param: -len(param.name or "")):
         name = param.name
         option = argument_name(param) if param.param_type_name == "argument" else max(param.opts, key=len)
-        own = rf"(?<![\w.-]){name}"
+        own = rf"(?<!--set )(?<![\w.-]){name}"
         for given in re.findall(rf"{own}=\(([^()]*)\)", message):
-            message = message.replace(f"{name}=({given})", f"{option} {given.replace(',', '')}")
+            numbers = re.sub(r"\.0\b", "", given.replace(",", ""))
+            message = message.replace(f"{name}=({given})", f"{option} {numbers}")
         for given in re.findall(rf"{own}='([^']*)'", message):
             message = message.replace(f"{name}='{given}'", f"{option} {shlex.quote(given)}")
         message = re.sub(rf"{own}=True\b", option, message)
@@ -301,7 +325,9 @@ def _defaults(ctx: typer.Context, path: Path | None) -> Path | None:
     found = {key.replace("_", "-"): value for key, value in _toml(path).items()}
     for key in found:
         if key not in known:
-            raise Misuse(f"--config: {str(path)!r} has {key!r}, which is no option; the options: {', '.join(known)}")
+            raise Misuse(
+                f"--config: {str(path)!r} has {key!r}, which is not an option; the options are {', '.join(known)}"
+            )
     ctx.default_map = {str(known[key].name): _value(known[key], value) for key, value in found.items()}
     return path
 

@@ -106,7 +106,7 @@ def sample(
 
     paths = [folder / "ratings.parquet", folder / "movies.csv"]
     if there := [str(path) for path in paths if path.exists()]:
-        raise Misuse(f"FOLDER: {' and '.join(there)} exist, and are not replaced; name another folder")
+        raise Misuse(f"FOLDER: {' and '.join(there)} would be replaced; name another folder")
     if ratings > users * items:
         raise Misuse(f"--ratings: {users:,} users can rate {items:,} items at most {users * items:,} times")
     require_folder("FOLDER", folder)

@@ -20,6 +20,7 @@ from discreet.cli.common import (
     require_plot,
     show,
     spending_reported,
+    warnings_shown,
 )
 from discreet.errors import DataError
 
@@ -33,6 +34,15 @@ BASELINES = ("DPMeanRating", "DPPopularity", "MeanRating", "Popularity")
 EXPLICIT, IMPLICIT = ["rmse", "mae", "recall@20"], ["recall@20", "ndcg@100"]
 
 Relevant = Annotated[float | None, Option(help="The lowest rating that counts as a target of ranking metrics.")]
+
+
+def _require_share(given: float) -> float:
+    if not 0 < given < 1:
+        raise Misuse(f"--split: a share above 0 and below 1 is needed, such as 0.1, not {given:g}")
+    return given
+
+
+Split = Annotated[float, Option(help="The share of the table to test on.", callback=_require_share)]
 SplitBy = Annotated[
     Literal["random", "time"], Option(help="Whether that share is drawn at random, or is the latest of all by time.")
 ]
@@ -49,7 +59,7 @@ def evaluate(
         str | None, Option(help="What a saved model knows about the test users: its training data.")
     ] = None,
     model: inputs.ModelName = None,
-    split: Annotated[float, Option(help="With --model: the share of the table to test on.")] = 0.1,
+    split: Split = 0.1,
     split_by: SplitBy = "random",
     seed: Annotated[int, Option(help="With --model: the seed of that split.", min=0)] = 0,
     settings: inputs.Settings = None,
@@ -70,6 +80,7 @@ def evaluate(
     The numbers are exact and about private people: they are for the owner only.
     """
     from discreet.evaluate import evaluate as compute
+    from discreet.evaluate.run import predicts_ratings
 
     _require_form(sources, history, model, bool(settings), budget)
     require_plot(plot)
@@ -82,8 +93,11 @@ def evaluate(
             inputs.for_model(saved, table.read(source, argument=name), name)
             for source, name in ((sources[1], "TABLE"), (history, "history"))
         )
+        if asked is None and not test.implicit and predicts_ratings(saved):
+            asked = EXPLICIT
         options |= {"metrics": _fitting(saved, test, asked), "buckets": buckets, "bucket_by": bucket_by}
-        results = {type(saved).__name__: compute(saved, test, history=past, **options)}
+        with warnings_shown():
+            results = {type(saved).__name__: compute(saved, test, history=past, **options)}
     else:
         cls = inputs.find(model)
         made = inputs.make(cls, merged(ctx, "settings", settings), budget.epsilon, budget.delta)
@@ -141,7 +155,8 @@ def _compared(
     if metrics is None and not ratings.implicit:
         metrics = EXPLICIT
     name = type(model).__name__
-    model.fit(train, ledger=ledger)
+    with inputs.settings_named(model):
+        model.fit(train, ledger=ledger)
     options = {**options, "history": train, "metrics": _fitting(model, ratings, metrics)}
     results = {name: compute(model, test, **options)}
     budget = _same_budget(model)
@@ -261,7 +276,7 @@ def tradeoff(
         str | None, Option(help="The metrics, such as rmse,recall@20. The recommendation uses the first.")
     ] = None,
     relevant: Relevant = None,
-    split: Annotated[float, Option(help="The share of the table to test on.")] = 0.1,
+    split: Split = 0.1,
     split_by: SplitBy = "random",
     seed: Annotated[int, Option(help="The seed of that split.", min=0)] = 0,
     results: Annotated[Path, Option(help="A DuckDB file that keeps finished runs.")] = Path("tradeoff.duckdb"),
@@ -332,6 +347,8 @@ def _models(names: list[str], settings: list[str], delta: float | None) -> list[
         mine = [text for text, name in given.items() if inputs.takes(cls, name)]
         private = inputs.is_private(cls)
         made.append(inputs.make(cls, mine, 1.0 if private else None, delta if private else None))
+    if not any(map(inputs.is_private, classes)):
+        raise Misuse("--model: at least one private model is needed, with an epsilon to vary, such as dpals")
     return made
 
 

@@ -64,7 +64,10 @@ def export(
     """
     loaded = inputs.saved(model)
     made = page.make(loaded)
-    made.write(site)
+    try:
+        made.write(site)
+    except ModelError as error:
+        raise ModelError(f"site: {error}") from None
     about, loss, size = made.manifest, made.loss, sum(map(len, made.files.values()))
     result = {
         "out": str(site),

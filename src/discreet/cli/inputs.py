@@ -5,8 +5,8 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
@@ -77,7 +77,9 @@ class Table(Columns):
     on_unknown: Annotated[
         Literal["raise", "drop"], Option(help="What to do with rows about items outside the catalog.")
     ] = "raise"
-    separator: Annotated[str | None, Option(help="The separator of a CSV file; guessed by default.")] = None
+    separator: Annotated[
+        str | None, Option(help="The separator of a CSV file, such as ; or tab; by default guessed.")
+    ] = None
     time_format: Annotated[
         str | None, Option(help="How times are written, such as %d/%m/%Y; by default numbers or ISO 8601.")
     ] = None
@@ -95,10 +97,13 @@ class Table(Columns):
             raise Misuse("--items and --observed-items-are-public: give one of them")
         own = ("observed_items_are_public", "implicit", "threshold")
         given = {name: value for name, value in vars(self).items() if name not in own and value not in (None, "")}
+        if self.separator in ("\\t", "tab"):  # a tab is hard to type
+            given["separator"] = "\t"
         if datasets.known(source) and not Path(source).exists():
-            for name in (name for name in given if not name.startswith("on_")):
-                flag = name.removeprefix("value_").replace("_", "-")
-                raise Misuse(f"{source} is a data set with known columns, items and range; leave out --{flag}")
+            known = [name.removeprefix("value_").replace("_", "-") for name in given if not name.startswith("on_")]
+            if known:
+                flags = ", ".join(f"--{name}" for name in known)
+                raise Misuse(f"{source} is a data set with known columns, items and range; leave out {flags}")
             ratings = datasets.load(source)
         else:
             given |= {"items": observed_items_are_public} if self.observed_items_are_public else {}
@@ -182,7 +187,7 @@ ModelName = Annotated[
     str | None, model_option("The model: dpals, dpsvd, als, …; by default the private one for this kind of data.")
 ]
 Settings = Annotated[
-    list[str] | None, Option("--set", help="A parameter of the model, such as rank=64; may be repeated.")
+    list[str] | None, Option("--set", help="A parameter of the model, such as n_steps=4; may be repeated.")
 ]
 Features = Annotated[
     str | None, Option(help="Columns of the catalog that describe items, such as genres,year; see --items.")
@@ -236,8 +241,11 @@ def opened(where: str, name: str, argument: str = "ledger") -> "Ledger":
     try:
         return Ledger(ledger_url(where), name=name, create=False)
     except PrivacyError as error:
-        what, begin, _ = str(error).replace("url:", f"{argument}:", 1).partition("; give epsilon and delta to begin")
-        hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
+        said = re.sub("^url:", f"{argument}:", str(error))
+        said = re.sub("^name:", "--ledger-name:" if argument == "ledger" else "--name:", said)
+        what, begin, _ = said.partition("; give epsilon and delta to begin")
+        named = "" if name == "default" else f" --name {name}"
+        hint = f"; to begin one: discreet ledger create {where}{named} --epsilon 3 --delta 1e-6" if begin else ""
         raise PrivacyError(what + hint) from None
 
 
@@ -273,7 +281,8 @@ def make(model: type["Model"], settings: Sequence[str], epsilon: float | None, d
     for text in settings:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
-            raise Misuse(f"--set: {text!r} must look like name=value, for instance rank=64")
+            names = ", ".join(inspect.signature(model).parameters)
+            raise Misuse(f"--set: {text!r} must look like name=value; the parameters of {model.__name__} are {names}")
         values[name.strip()] = parameter(model, name.strip(), value.strip())
     for name, number in zip(PRIVATE, (epsilon, delta), strict=True):
         if number is not None:
@@ -290,10 +299,28 @@ def make(model: type["Model"], settings: Sequence[str], epsilon: float | None, d
     try:
         made._check_parameters()
     except DiscreetError as error:
-        set_here = re.match(r"\w+", str(error))
-        own = set_here is not None and takes(model, set_here[0]) and set_here[0] not in OPTIONS
-        raise Misuse(f"--set {error}" if own else str(error)) from None
+        raise Misuse(_in_settings(str(error), model)) from None
     return made
+
+
+@contextmanager
+def settings_named(model: "Model") -> Iterator[None]:
+    """Let an error about a parameter of a model say how it is set: --set threshold=4."""
+    try:
+        yield
+    except DiscreetError as error:
+        message = _in_settings(str(error), type(model))
+        if message == str(error):
+            raise
+        raise Misuse(message) from None
+
+
+def _in_settings(message: str, model: type["Model"]) -> str:
+    """A message with the model's parameters as --set takes them. `in_options` does not know that these are not its."""
+    for name in (name for name in inspect.signature(model).parameters if name not in OPTIONS):
+        message = re.sub(rf"^{name}(?=:| must)", f"--set {name}", message)
+        message = re.sub(rf"(?<![\w.-]){name}='([^']*)'", rf"--set {name}=\1", message)
+    return message
 
 
 def featured(model: type["Model"], settings: Sequence[str], features: str | None) -> list[str]:
@@ -305,6 +332,8 @@ def featured(model: type["Model"], settings: Sequence[str], features: str | None
 
         others = ", ".join(name for name in MODELS if takes(find(name), "features"))
         raise Misuse(f"--features: {model.__name__} takes none; these models do: {BEST}, {others}")
+    if any(text.partition("=")[0].strip() == "features" for text in settings):
+        raise Misuse("--set features and --features: give one of them")
     return [*settings, f"features={features}"]
 
 
@@ -337,7 +366,7 @@ def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -
         if name in PRIVATE:
             _require(model, name)
         names = ", ".join(inspect.signature(model).parameters)
-        raise Misuse(f"{flag}: {model.__name__} has no parameter {name!r}; it has {names}")
+        raise Misuse(f"{flag}: {model.__name__} has no parameter {name!r}; it has {names}{_elsewhere(model, name)}")
     hints = get_type_hints(model)  # of a dataclass; another class says it in its constructor
     hint = hints[name] if name in hints else get_type_hints(model.__init__).get(name, Any)
     try:
@@ -348,6 +377,14 @@ def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -
             for kind in _members(hint)
         ]
         raise Misuse(f"{flag}: {name} needs {' or '.join(words)}, not {text!r}") from None
+
+
+def _elsewhere(model: type["Model"], name: str) -> str:
+    """Which of the models that the default chooses among has a parameter."""
+    if model.__name__ != BEST:
+        return ""
+    found = [choice.lower() for choice in ("DPALS", "DPSVD") if takes(find(choice), name)]
+    return f". {name} is a parameter of --model {' and --model '.join(found)}" if found else ""
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -406,9 +443,10 @@ def _typed_ids(ids: "Ids", texts: "pa.Array", argument: str) -> "pa.Array":
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         for at in range(len(texts) if len(texts) > 1 else 0):
             _typed_ids(ids, texts.slice(at, 1), argument)  # raises for the first one that is wrong
+        rated = f"; a history is written {ids[0]}=5,{ids[-1]}=3" if argument == "history" else ""
         raise DataError(
             f"{argument}: {texts[0].as_py()!r} cannot be an item of this model, whose ids are of type {kind}, such as "
-            f"{ids[0]} (`discreet items MODEL WORDS` finds ids by title; a rating follows its item as in {ids[0]}=5)"
+            f"{ids[0]} (`discreet items MODEL WORDS` finds ids by title{rated})"
         ) from None
 
 

@@ -1,5 +1,6 @@
 """`discreet ledger`: begin, read and check a privacy ledger."""
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +9,7 @@ from typer import Argument, Option
 
 from discreet.cli.common import Commands, command, grid, is_json, show, show_json
 from discreet.cli.inputs import ledger_url, opened
+from discreet.errors import PrivacyError
 from discreet.validation import round_up
 
 if TYPE_CHECKING:
@@ -43,7 +45,10 @@ def create(
     """
     from discreet.privacy import Ledger
 
-    ledger = Ledger(ledger_url(where), name=name, epsilon=epsilon, delta=delta, threshold_delta=threshold_delta)
+    try:
+        ledger = Ledger(ledger_url(where), name=name, epsilon=epsilon, delta=delta, threshold_delta=threshold_delta)
+    except PrivacyError as error:
+        raise type(error)(re.sub("^url:", "where:", str(error))) from None
     data = {"epsilon": ledger.epsilon, "delta": ledger.delta, "name": name, "entries": len(ledger.entries)}
     show(data, str(ledger), "", f"Spend from it with --ledger {where}.")
 
@@ -158,7 +163,10 @@ def close(
     ledger = opened(where, name, "where")
     if reservation is None:
         found = ledger.open_reservations()
-        show({"open_reservations": found}, *(found or ["No reservation is open."]))
+        rows = [(fit["id"], fit["time"][:16].replace("T", " ")) for fit in _fits(ledger) if fit["state"] == "open"]
+        advice = f"To return what one has not released: discreet ledger close {where} RESERVATION"
+        shown = [grid(("open reservation", "begun (UTC)"), rows), "", advice] if rows else ["No reservation is open."]
+        show({"open_reservations": found}, *shown)
         return
     ledger.close(reservation)
     spent = ledger.spent

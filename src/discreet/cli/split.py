@@ -36,7 +36,7 @@ def split(
     names = ["train", *(["valid"] if valid else []), "test"]
     paths = {name: out / f"{name}.{file_format}" for name in names}
     if there := [str(path) for path in paths.values() if path.exists()]:
-        raise Misuse(f"--out: {' and '.join(there)} exist, and are not replaced; name another folder")
+        raise Misuse(f"--out: {' and '.join(there)} would be replaced; name another folder")
     require_folder("--out", out)
     parts = splits.holdout(table.read(source), by=by, valid=valid, test=test, random_state=seed)
     out.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,7 @@ from discreet.cli.common import (
     typed,
     warnings_shown,
 )
+from discreet.errors import ModelError, PrivacyError
 from discreet.validation import round_up
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ def train(
         costs = PAID if resume else str(_preview(made, ratings, n_items, ledger)) if spends else ""
         show(None, _intention(made, ratings, source), *(["", costs] if costs else []))
     checkpoint = {} if made._not_resumable() or ratings.catalogue.private else {"checkpoint": fit}
-    with _interruption_reported(ctx, made, n_items, fit), warnings_shown():
-        made.fit(ratings, ledger=ledger, **checkpoint)
+    with _interruption_reported(ctx, made, n_items, fit), inputs.settings_named(made), warnings_shown():
+        with _checkpoint_named(resume):
+            made.fit(ratings, ledger=ledger, **checkpoint)
         made.save(out)
     _show_result(made, costs, out, files)
 
@@ -138,9 +140,13 @@ def _continue(
 def _preview(model: Any, ratings: "Interactions", n_items: int | str, ledger: "Ledger | None") -> "Preview":
     from discreet.models.private import PrivateModel
 
-    of_table = isinstance(model, PrivateModel)  # for some models, what is released depends on the kind of data
-    found: Preview = model._preview_for(ratings, ledger) if of_table else model.preview(n_items, ledger)
-    return found
+    if not isinstance(model, PrivateModel):
+        found: Preview = model.preview(n_items, ledger)
+        return found
+    if not ratings.catalogue.private:
+        with inputs.settings_named(model):
+            model._check_data(ratings)
+    return model._preview_for(ratings, ledger)  # for some models, what is released depends on the kind of data
 
 
 def _require_clear(ctx: typer.Context, folder: Path, resume: bool, discard: bool) -> None:
@@ -166,6 +172,18 @@ def _discard(folder: Path, ledger: "Ledger | None") -> None:
     spent = unfinished.give_up(folder, ledger)
     said = f"epsilon = {round_up(spent.epsilon)} at delta = {round_up(spent.delta)}" if spent.cost else "nothing"
     typer.echo(f"discreet: the unfinished fit was discarded; what it had released stays spent: {said}", err=True)
+
+
+@contextmanager
+def _checkpoint_named(resume: bool) -> Iterator[None]:
+    """If a fit cannot be finished, name --resume, and the other way out."""
+    try:
+        yield
+    except (ModelError, PrivacyError) as error:
+        if not resume or not str(error).startswith("checkpoint: "):
+            raise
+        said = str(error).replace("checkpoint:", "--resume:", 1)
+        raise type(error)(f"{said}; or give --discard instead of --resume to begin again") from None
 
 
 @contextmanager
@@ -250,7 +268,10 @@ def _show_result(model: "Model", costs: str, out: Path, files: list[Path]) -> No
         lines.append(f"Items that were chosen privately: {len(model.items_):,}. The model knows no others.")
     if items and items["known too little"]:
         few = f"{items['known too little']:,} of {items['all']:,} items"
-        lines.append(f"The model knows too little about {few} to tell them from average.")
+        line = f"The model knows too little about {few} to tell them from average."
+        if items["known too little"] == items["all"]:
+            line += " It needs more people or a larger epsilon."
+        lines.append(line)
     written = "The privacy statement is inside; --statement statement.html writes it to a file."
     if files:
         written = f"The statement is in {', '.join(map(str, files))}."

@@ -64,6 +64,9 @@ def tune(
     spend = (made.get_params()["epsilon"], made.get_params()["delta"])
     asked: dict[str, Any] = {"metric": metric or ("recall@20" if ratings.implicit else "rmse")}
     asked |= {"trials": trials, "law": law}
+    if all(len(several) == 1 for several in values.values()):
+        once = " ".join(f"--set {name}={several[0]}" for name, several in values.items())
+        raise Misuse(f"--try: one setting leaves nothing to choose; give several values, or train with {once}")
     trial = preview(made, values, ratings.n_items, spend, **asked)
     planned = {
         "trials": trial.trials.mean,
@@ -77,7 +80,7 @@ def tune(
         show(planned, str(trial), "", "Nothing was spent. --out FOLDER searches, and saves the best model.")
         return
     show(None, str(trial), "")
-    with spending_reported(ledger):
+    with spending_reported(ledger), inputs.settings_named(made):
         found = search(made, values, ratings, spend, ledger, **asked)
         found.model.save(out)
     result = {

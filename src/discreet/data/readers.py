@@ -171,7 +171,8 @@ def read(
         recipe = Recipe(columns, None, bounds, **policies, time_format=time_format)
         if columns.guessed:
             level = logging.INFO if set(columns.names) <= CERTAIN else logging.WARNING
-            log.log(level, "discreet.read: taking %s; name the columns to be sure", columns.described(columns.guessed))
+            options = ", ".join(f"{name}=" for name in columns.guessed)
+            log.log(level, "taking %s; to be sure, pass %s", columns.described(columns.guessed), options)
         return recipe
 
     if engine == "spark":

@@ -29,6 +29,7 @@ SUFFIXES = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json",
 }  # fmt: skip
 SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.zst", ".tar.bz2", ".tar.xz", ".bz2", ".xz", ".7z", ".rar")
 
 # Which column is what
 
@@ -221,17 +222,28 @@ def found_files(given: Sequence[str | os.PathLike[str]]) -> tuple[list[str], str
                 raise DataError(f"source: {path!r} is an empty file; fetch or write it again")
             if path.lower().endswith(SPREADSHEETS):
                 raise DataError(f"source: {path!r} is a spreadsheet; save its table as CSV in UTF-8")
+            if path.lower().endswith(ARCHIVES):
+                raise DataError(f"source: {path!r} is an archive; unpack it, and give the table that was in it")
             if format_of(path) is None:
                 raise DataError(
                     f"source: the format of {path!r} is not known by its suffix (known: {', '.join(SUFFIXES)}; with "
-                    ".gz or .zst). Rename it, or read it with a SELECT from read_csv(..., auto_detect = false, "
-                    "columns = ...)"
+                    f".gz or .zst). Rename it if it is one of these. {by_select(path)}"
                 )
         paths += found
     formats = {str(format_of(path)) for path in paths}
     if len(formats) > 1:
         raise DataError(f"source: files of one format are needed, not {' and '.join(sorted(formats))}")
     return paths, formats.pop()
+
+
+def by_select(path: str) -> str:
+    """How to read a text file whose columns are separated by several characters and have no names."""
+    return (
+        "If its columns are separated by '::', as in MovieLens, name them in a SELECT (header = true if its first line "
+        "names them): "
+        f"\"SELECT * FROM read_csv({path!r}, auto_detect = false, quote = '', header = false, delim = '::', "
+        "columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE', 'time': 'BIGINT'})\""
+    )
 
 
 def format_of(path: str) -> str | None:

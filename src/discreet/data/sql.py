@@ -27,7 +27,8 @@ from discreet.errors import DataError, MissingExtra
 ROWS_AT_A_TIME = 50_000  # smaller batches than usual: Python objects are large
 SELECT = re.compile(r"^\s*(--[^\n]*\n\s*|/\*.*?\*/\s*)*(select|with|from)\s", re.IGNORECASE | re.DOTALL)
 # Where advice begins in an error of DuckDB: it is about options that `read` does not take.
-ADVICE = re.compile(r"\n\s*\n|\n\s*(Possible|Potential|The search space|Consider|LINE \d|Candidate|\* )")
+SUGGESTED = r'Did you mean "(?:pg_|duckdb_|sqlite_)'  # tables of its own
+ADVICE = re.compile(rf"\n\s*\n|\n\s*({SUGGESTED}|Possible|Potential|The search space|Consider|LINE \d|Candidate|\* )")
 SQLITE = b"SQLite format 3\0"
 
 # SQLAlchemy's names of databases that sqlglot calls differently.
@@ -41,8 +42,9 @@ T_SQL = (
 GUESSERS = ("read_csv", "read_json", "read_ndjson", "sniff_csv", "read_xlsx", "st_read")
 DECLARE = (
     "DuckDB would guess types and separators from people's rows, so one row could change how the others are read. "
-    "Give the path itself to discreet.read, or declare everything: FROM read_csv('ratings.csv', auto_detect = false, "
-    "quote = '', header = true, delim = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})"
+    "Give the path itself instead of a SELECT, or declare everything: FROM read_csv('ratings.csv', "
+    "auto_detect = false, quote = '', header = true, delim = ',', "
+    "columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})"
 )
 
 
@@ -104,7 +106,7 @@ def _explained(what: str, advice: str) -> Iterator[None]:
     except (duckdb.Error, OSError) as error:  # Arrow turns an error of DuckDB's stream into OSError
         reason = ADVICE.split(str(error).strip(), maxsplit=1)[0]
         reason = re.sub(r"^(Invalid Error: )?([A-Z][A-Za-z-]* )+Error: ", "", reason)
-        reason = re.sub(r"\.?\s*\n\s*", "; ", reason).strip().rstrip(".;")
+        reason = re.sub(r"\.?\s*\n\s*", "; ", reason).strip().rstrip(".;!")
         raise DataError(f"source: {what} cannot be read: {reason}. {advice}") from None
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from discreet.data.catalogue import is_utf8, numpy_of
-from discreet.data.sources import RefusedRow, Table, Wanted, prefetched, require_names, shown, sliced
+from discreet.data.sources import RefusedRow, Table, Wanted, by_select, prefetched, require_names, shown, sliced
 from discreet.errors import DataError
 from discreet.typing import Floats
 
@@ -101,9 +101,13 @@ class Csv:
             separator = max(SEPARATORS, key=bare.count)  # the first of several that occur equally often
             if "::" in bare and not bare.count(separator):
                 raise DataError(
-                    f"source: the columns of {path!r} are separated by several characters: {text!r}. Read it with a "
-                    "SELECT from read_csv(..., auto_detect = false, delim = '::', columns = ...)"
+                    f"source: the columns of {path!r} are separated by several characters: {text!r}. {by_select(path)}"
                 )
+        elif separator not in text and any(other in text for other in SEPARATORS):
+            raise DataError(
+                f"separator: there is no {separator!r} in the first line of {path!r}, {text!r}; leave separator= out "
+                "to have it guessed"
+            )
         try:
             (cells,) = csv.reader([text], delimiter=separator, strict=True)
         except (csv.Error, ValueError) as error:
@@ -285,6 +289,8 @@ def checked_separator(given: str | None, kind: str) -> str | None:
     """The separator that was declared or that the kind of file has; None: look at the header."""
     if given is None:
         return "\t" if kind == "tsv" else None
+    if given == "::":
+        raise DataError(f"separator: a single character is needed, not {given!r}. {by_select('ratings.dat')}")
     if not (isinstance(given, str) and len(given) == 1 and given.isascii() and given.isprintable() | (given == "\t")):
         raise DataError(f"separator: a single character such as ';' is needed, not {given!r}")
     if given.isalnum() or given in '" ':

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from numbers import Real
@@ -109,9 +110,7 @@ def evaluate(
     rated = not test.implicit and predicts_ratings(model)
     asked = parse((EXPLICIT if rated else IMPLICIT) if metrics is None else metrics)
     _require_ratings(model, test, asked)
-    level = None if confidence is None else _finite("confidence", confidence)
-    if level is not None and not 0 < level < 1:
-        raise DataError(f"confidence: a level between 0 and 1 was expected, for instance 0.95, not {confidence!r}")
+    level = _level(confidence)
     least = None if relevant is None else _finite("relevant", relevant)
     task = Task(model, test, history, asked, relevant=least, exclude_seen=bool(exclude_seen), private=bool(private))
     if any(metric.name == "accuracy" for metric in asked):
@@ -130,6 +129,7 @@ def evaluate(
         return released.release(task, ledger=ledger, epsilon=epsilon, delta=delta, confidence=level)
     given = {"ledger": ledger, "epsilon": epsilon, "delta": delta, "max_error": max_error}
     _refuse(dict.fromkeys((*given, "public_model"), PRIVATE_ONLY), **given, public_model=public_model or None)
+    _warn_of_seen(task)
     source = history if popularity is None else popularity
     if any(metric.name == "novelty" for metric in asked):
         share = np.maximum(counts(source, model.items_), 1)  # times the number of users
@@ -174,6 +174,33 @@ def _check_tables(model: Any, test: Any, history: Any, popularity: Any) -> None:
     for name, table in (("test", test), ("history", history), ("popularity", popularity)):
         if not isinstance(table, Interactions) and not (name == "popularity" and table is None):
             raise DataError(f"{name}: Interactions were expected, not {type(table).__name__}; see discreet.read")
+
+
+def _warn_of_seen(task: Task) -> None:
+    """Warn if the model is shown what it is tested on. The number is exact, so this is not for private evaluation."""
+    test, history = task.test, task.history
+    if not task.exclude_seen:
+        return
+    users = history.users.numbers(test.users.to_arrow(), "users")[test.user_numbers()].astype(np.int64)
+    items = history.items.numbers(test.items.to_arrow(), "items")[test.indices].astype(np.int64)
+    known = (users >= 0) & (items >= 0)
+    past = history.user_numbers().astype(np.int64) * history.n_items + history.indices
+    seen = np.count_nonzero(np.isin(users[known] * history.n_items + items[known], past, assume_unique=True))
+    if seen:
+        warnings.warn(
+            f"history: {seen:,} of {len(test):,} targets are in it too. The model is shown them, so errors look too "
+            "small, and lists, which leave out what was seen, miss them; give the history without the test data",
+            stacklevel=3,
+        )
+
+
+def _level(confidence: Any) -> float | None:
+    if confidence is None:
+        return None
+    level = _finite("confidence", confidence)
+    if not 0 < level < 1:
+        raise DataError(f"confidence: a level between 0 and 1 was expected, for instance 0.95, not {confidence!r}")
+    return level
 
 
 def pair(

@@ -217,6 +217,10 @@ class Model(Estimator):
             BudgetExceeded: The ledger has too little left. Nothing was spent, no data was touched.
         """
         del y
+        if isinstance(ledger, str | PathLike):
+            raise PrivacyError(
+                f"ledger: a Ledger is needed, not {ledger!r}; discreet.Ledger(url, create=False) opens one"
+            )
         folder = None if checkpoint is None else Path(checkpoint)
         if folder is not None and self._not_resumable():
             raise DataError(f"checkpoint: {type(self).__name__} takes none: {self._not_resumable()}; leave it out")

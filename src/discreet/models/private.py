@@ -52,7 +52,7 @@ def large_delta(delta: float, people: float) -> list[str]:
     return [
         f"delta: {round_up(delta)} is large for about {float(f'{people:.2g}'):,.0f} people. A mechanism that publishes "
         "the whole history of each of them with that probability would keep such a promise, and expose "
-        f"{delta * people:.2g} of them on average; choose a delta well below 1 / the number of people, "
+        f"{float(f'{delta * people:.2g}'):,g} of them on average; choose a delta well below 1 / the number of people, "
         f"{_EXPOSED / people:.0e} or less."
     ]
 

@@ -84,9 +84,13 @@ def load(
         PrivacyError: The certificate was changed, belongs to another model, or claims more than its releases give.
     """
     home, before = Path(folder), None
+    if os.path.lexists(home) and not os.path.isdir(home):
+        raise refused(home, "this is a file; a model is a folder, as `save` and `discreet train --out` write it")
     if not os.path.isdir(home):
         raise refused(home, "there is no such folder")
-    if not os.path.lexists(home / HEAD) and os.path.isdir(home / UNFINISHED):
+    if not os.path.lexists(home / HEAD):
+        if not os.path.isdir(home / UNFINISHED):
+            raise refused(home / HEAD, "it is missing, so the folder holds no model")
         raise refused(
             home,
             "it holds no model, only a fit that was not finished. What was paid for is kept: finish it with the same "

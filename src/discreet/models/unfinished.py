@@ -169,13 +169,14 @@ def _entries(ledger: Ledger, found: dict[str, Any]) -> list[Entry]:
 
 
 def _require_same(folder: Path, found: dict[str, Any], about: dict[str, Any]) -> None:
-    others = [name for name in about if name != "params" and found.get(name) != about[name]]
     params, before = about["params"], found.get("params", {})
-    others += [name for name in {**before, **params} if before.get(name) != params.get(name)]
+    changed = [name for name in {**before, **params} if before.get(name) != params.get(name)]
+    explained = {"params", "plan"} if changed else {"params"}  # another epsilon makes another plan
+    others = [name for name in about if name not in explained and found.get(name) != about[name]] + changed
     if others:
         raise ModelError(
-            f"checkpoint: the fit in {str(folder)!r} was begun with another {', '.join(others)}; go on with the same, "
-            "or give it up and remove the folder"
+            f"checkpoint: the fit in {str(folder)!r} was begun with another {', '.join(others)}; give what it began "
+            "with, or another folder"
         )
 
 

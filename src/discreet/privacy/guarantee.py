@@ -516,7 +516,10 @@ class Guarantee:
         (name, seen), change = _NOTIONS[self.notion], f"{_UNITS[self.unit]} {_CHANGES[Adjacency(self.adjacency)]}"
         if (self.unit, self.adjacency) == ("user", Adjacency.FLIP):
             change = "any of the bits in one person's history were the opposite (which items they are about is public)"
-        ratio = round_up(math.exp(self.epsilon), 3) if self.epsilon < 700 else f"e^{round_up(self.epsilon)}"
+        ratio = f"e^{round_up(self.epsilon)}"
+        if self.epsilon < 700:
+            rounded = round_up(math.exp(self.epsilon), 3)
+            ratio = f"{float(rounded):,.0f}" if 1e3 <= float(rounded) < 1e15 else rounded
         added = f", plus {round_up(self.delta)}" if self.delta else ""
         return (
             f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): if {change}, the probability of "

@@ -179,7 +179,7 @@ class Reader:
         if self.on_unknown == "raise":
             advice = "give one of the model's items_"
             if argument != "item":
-                advice = "leave such items out, or pass on_unknown='ignore' or 'warn' to have them left out"
+                advice = "leave such items out, or pass on_unknown='ignore' to have them left out"
             raise UnknownItem(f"{argument}: the model does not know {shown}; {advice}")
         self.warn(f"{argument}: left out items that the model does not know, {shown}")
 
