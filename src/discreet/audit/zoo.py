@@ -481,7 +481,7 @@ MUTANTS += [
     Mutant("histories refused one by one",
            "A failed evaluation reveals that a person has a rating that the model does not accept.",
            "this library, found by this audit", EVALUATION,
-           lambda: patch.object(evaluation, "require_range", lambda task: None),
+           lambda: patch.object(evaluation, "require_answers", lambda task: None),
            pairs=[({0: 0.0, 1: -1.0}, None)], data=_wider),
 ]  # fmt: skip
 
