@@ -7,6 +7,7 @@ the same bits for any number of threads, and whatever rows are beside them.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -89,7 +90,8 @@ def _share(name: str, kind: Any, struct: Struct, ends: Array, n_jobs: int | None
     call, ends, taken = function(name, kind), np.ascontiguousarray(ends, np.int64), np.zeros(1, np.int64)
     n, found = len(ends) - 1, [True]
     turns = takewhile(lambda _: found[-1] and taken[0] < n, range(n))
-    each_block(lambda _: found.append(bool(call(struct, taken, ends, n, *given))), turns, n_jobs)
+    each = each_block if n_threads(n_jobs) > 1 else lambda work, blocks, _: deque(map(work, blocks), 0)
+    each(lambda _: found.append(bool(call(struct, taken, ends, n, *given))), turns, n_jobs)
     return all(found)
 
 
@@ -339,9 +341,7 @@ class Panels:
         """Of vectors (items, k)."""
         (n, k), panel = vectors.shape, function("panel", vectors.dtype)()
         packed = aligned((-(-n // panel), k, panel), vectors.dtype)
-        whole = np.zeros((len(packed) * panel, k), vectors.dtype)
-        whole[:n] = vectors
-        packed[:] = whole.reshape(len(packed), panel, k).swapaxes(1, 2)
+        packed[:] = np.pad(vectors, ((0, -n % panel), (0, 0))).reshape(-1, panel, k).swapaxes(1, 2)
         return cls(packed, n)
 
     def widened(self, numbers: Array, fill: float = -np.inf) -> Array:
