@@ -341,7 +341,7 @@ class Panels:
         """Of vectors (items, k)."""
         (n, k), panel = vectors.shape, function("panel", vectors.dtype)()
         packed = aligned((-(-n // panel), k, panel), vectors.dtype)
-        packed[:] = np.pad(vectors, ((0, -n % panel), (0, 0))).reshape(-1, panel, k).swapaxes(1, 2)
+        packed[:] = np.pad(vectors, ((0, -n % panel), (0, 0))).reshape(len(packed), panel, k).swapaxes(1, 2)
         return cls(packed, n)
 
     def widened(self, numbers: Array, fill: float = -np.inf) -> Array:
