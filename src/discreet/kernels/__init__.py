@@ -7,6 +7,7 @@ the same bits for any number of threads, and whatever rows are beside them.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -68,15 +69,11 @@ class Table:
     @property
     def values(self) -> Array:
         """The vectors (rows, k)."""
-        values: Array = self.padded[:, : self.k]
-        return values
+        return np.asarray(self.padded[:, : self.k])
 
-    def square(self, matrix: Array | None) -> Array | None:
+    def square(self, matrix: Array) -> Array:
         """A matrix (k, k), padded like the rows."""
-        if matrix is None:
-            return None
-        ld = self.padded.shape[1]
-        out = aligned((ld, ld), self.padded.dtype)
+        out = aligned(2 * self.padded.shape[1:], self.padded.dtype)
         out[: self.k, : self.k] = matrix
         return out
 
@@ -93,7 +90,8 @@ def _share(name: str, kind: Any, struct: Struct, ends: Array, n_jobs: int | None
     call, ends, taken = function(name, kind), np.ascontiguousarray(ends, np.int64), np.zeros(1, np.int64)
     n, found = len(ends) - 1, [True]
     turns = takewhile(lambda _: found[-1] and taken[0] < n, range(n))
-    each_block(lambda _: found.append(bool(call(struct, taken, ends, n, *given))), turns, n_jobs)
+    each = each_block if n_threads(n_jobs) > 1 else lambda work, blocks, _: deque(map(work, blocks), 0)
+    each(lambda _: found.append(bool(call(struct, taken, ends, n, *given))), turns, n_jobs)
     return all(found)
 
 
@@ -130,9 +128,11 @@ def _ridge(indptr: Array, indices: Array, values: Array, table: Table, prior: Ta
     kind, rows = table.padded.dtype, _rows(indptr, indices, len(table.padded), values)
     fields: dict[str, Any] = dict.fromkeys(("values", "table", "base", "prior", "gram", "scale"))
     fields |= {"offset_penalty": -1.0, "prior_count": 0.0, "k": table.k, "ld": table.padded.shape[1]}
-    fields |= dict.fromkeys(("offsets", "vectors", "residuals")) | given
+    fields |= dict.fromkeys(("offsets", "vectors", "residuals"))
+    fields |= {name: value for name, value in given.items() if value is not None}
     fields |= {"values": values, "table": table.padded, "prior": prior and prior.padded}
     fields |= {name: _array(fields[name], kind) for name in ("values", "base", "scale")}
+    fields |= {name: float(fields[name]) for name in ("offset_penalty", "prior_count")}
     for name, size in (("base", rows["size"]), ("prior", rows["size"]), ("scale", rows["n"])):
         if fields[name] is not None and len(fields[name]) != size:
             raise ValueError(f"{name}: {size} numbers or vectors are needed, not {len(fields[name])}")
@@ -186,14 +186,9 @@ def ridge(
     if kinds != {kind} or shapes != ((n,), (n, table.padded.shape[1])):
         raise ValueError("start: an offset and a vector for each row are needed, of the type of the table")
     left = None if residuals is None else np.empty(len(values), kind)
-    given: dict[str, Any] = {
-        "base": base,
-        "prior_count": float(prior_count),
-        "gram": table.square(gram),
-        "scale": scale,
-    }
-    given |= {"offset_penalty": -1.0 if offset_penalty is None else float(offset_penalty)}
-    given |= {"offsets": offsets, "vectors": vectors.padded, "residuals": left}
+    square = None if gram is None else table.square(gram)
+    given: dict[str, Any] = {"base": base, "prior_count": prior_count, "gram": square, "offset_penalty": offset_penalty}
+    given |= {"scale": scale, "offsets": offsets, "vectors": vectors.padded, "residuals": left}
     struct, failed = _ridge(indptr, indices, values, table, prior, **given), np.zeros(n, np.uint8)
     if not _share("ridge", kind, struct, _blocks(struct.fields["indptr"]), n_jobs, steps, failed):
         raise ValueError(OUTSIDE)
@@ -254,7 +249,7 @@ def item_step(
     """
     kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
     x, directions, gram_rows = np.empty(len(values)), np.empty((n * folds, k)), np.empty((n, folds * k))
-    struct = _ridge(indptr, indices, values, table, prior, base=base, prior_count=float(prior_count))
+    struct = _ridge(indptr, indices, values, table, prior, base=base, prior_count=prior_count)
     numbers = float(bias_weight), float(clip), float(lift)
     _call("item_step", struct, _array(penalty, kind), folds, _array(a), *numbers, x, directions, gram_rows, dtype=kind)
     return x, directions, gram_rows
@@ -262,11 +257,10 @@ def item_step(
 
 def solve(A: Array, b: Array) -> tuple[Array, Array]:
     """The solutions x of A[i] x = b[i], for positive definite A (n, k, k); and which A are not, to rounding."""
-    (n, k), kind, x = b.shape, A.dtype, Table.of(b, A.dtype)
-    padded = aligned((n, *2 * x.padded.shape[1:]), kind)
+    (n, k), x = b.shape, Table.of(b, A.dtype)
+    padded, failed = aligned((n, *2 * x.padded.shape[1:]), A.dtype), np.zeros(n, np.uint8)
     padded[:, :k, :k] = A
-    failed = np.zeros(n, np.uint8)
-    function("systems", kind)(padded, x.padded, k, x.padded.shape[1], n, failed)
+    function("systems", A.dtype)(padded, x.padded, k, x.padded.shape[1], n, failed)
     return x.values.copy(), failed.astype(bool)
 
 
@@ -324,12 +318,11 @@ def normal_equations(
     The users of an item are at indptr[item]:indptr[item + 1] of `users`, `targets` and `weights`, which by default are
     1; u is a row of `vectors`. All are integers, and every sum is below 2^53: so sums are exact, in any order.
     """
-    _require_integers(total)
-    table = Table.of(vectors, np.float64)
-    struct, weights = _ridge(indptr, users, targets, table, None), _array(weights)
+    struct, weights = _ridge(indptr, users, targets, Table.of(vectors, np.float64), None), _array(weights)
     if weights is not None and len(weights) != len(targets):
         raise ValueError(OUTSIDE)
-    if not _share("equations", np.float64, struct, _blocks(struct.fields["indptr"]), n_jobs, weights, total):
+    ends = _blocks(struct.fields["indptr"])
+    if not _share("equations", np.float64, struct, ends, n_jobs, weights, _integers(total)):
         raise ValueError(OUTSIDE)
 
 
@@ -348,9 +341,7 @@ class Panels:
         """Of vectors (items, k)."""
         (n, k), panel = vectors.shape, function("panel", vectors.dtype)()
         packed = aligned((-(-n // panel), k, panel), vectors.dtype)
-        whole = np.zeros((len(packed) * panel, k), vectors.dtype)
-        whole[:n] = vectors
-        packed[:] = whole.reshape(len(packed), panel, k).swapaxes(1, 2)
+        packed[:] = np.pad(vectors, ((0, -n % panel), (0, 0))).reshape(len(packed), panel, k).swapaxes(1, 2)
         return cls(packed, n)
 
     def widened(self, numbers: Array, fill: float = -np.inf) -> Array:
@@ -408,19 +399,20 @@ def top_n(
 # -- integers on a grid and their sums: each function has a twin in tests/privacy/twins.py
 
 
-def _require_integers(total: Array) -> None:
+def _integers(total: Array) -> Array:
     if total.dtype != np.int64 or not total.flags.c_contiguous:
         raise ValueError("total: a contiguous array of int64 is needed, to which integers are added in place")
+    return total
 
 
-def _bound(bound: Bound) -> Struct:
-    return Struct(step=bound[0], limit=bound[1], largest=bound[2])
+def _bound(step: float, limit: float, largest: int) -> Struct:
+    return Struct(step=step, limit=limit, largest=largest)
 
 
 def truncate(values: Array, indptr: Array, step: float, limit: float, largest: int) -> Array:
     """Ragged rows of float64 as integers, in units of `step`, of L2 norm at most `limit`; `largest` is its square."""
     out = np.empty(len(values), np.int64)
-    function("truncate_rows")(_array(values), *_ends(indptr, values), _bound((step, limit, largest)), out)
+    function("truncate_rows")(_array(values), *_ends(indptr, values), _bound(step, limit, largest), out)
     return out
 
 
@@ -448,24 +440,21 @@ def add_rows(
     With vectors a, which are truncated too, x a^T is added for each entry x: entry p of a row has vector p modulo how
     many its row has.
     """
-    _require_integers(total)
     (x, bound), (a, others) = entries, vectors or (None, entries[1])
-    rows = _rows(indptr, items, len(total), x)
+    rows, given = _rows(indptr, items, len(total), x), (_array(x), least, _bound(*bound), _array(a))
     each, k = (0, 1) if a is None else (len(a) // max(rows["n"], 1), total.shape[1])
-    _call("add_rows", Struct(**rows), _array(x), least, _bound(bound), _array(a), each, k, _bound(others), total)
+    _call("add_rows", Struct(**rows), *given, each, k, _bound(*others), _integers(total))
 
 
 def add_squares(total: Array, rows: Array, bound: Bound) -> None:
     """Add x x^T, on and above the diagonal: each row has several vectors x, which are truncated together."""
-    _require_integers(total)
     given, k = _array(rows), len(total)
-    _call("add_squares", given, len(given), given.shape[1] // k, k, _bound(bound), total)
+    _call("add_squares", given, len(given), given.shape[1] // k, k, _bound(*bound), _integers(total))
 
 
 def scatter_gram(items: Array, x: Array, indptr: Array, total: Array) -> None:
     """Add x x^T of each row, on and above the diagonal of a square matrix."""
-    _require_integers(total)
-    _call("scatter_gram", Struct(**_rows(indptr, items, len(total), x)), _array(x, np.int64), total)
+    _call("scatter_gram", Struct(**_rows(indptr, items, len(total), x)), _array(x, np.int64), _integers(total))
 
 
 def dense(items: Array, units: Array, indptr: Array, size: int) -> Array:

@@ -60,10 +60,12 @@ def function(name: str, dtype: Any = None) -> Callable[..., int]:
     return lambda *given: found(*map(_argument, given))
 
 
-def _place(array: Array) -> int:
+def _place(array: Any) -> int:
     """Where an array begins."""
     if not array.flags.c_contiguous:
         raise ValueError("kernels take contiguous arrays")
+    if array.flags.writeable and array.size:  # a third of the time, which threads wait for
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
     return int(array.ctypes.data)
 
 
