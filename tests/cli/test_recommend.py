@@ -246,7 +246,8 @@ def test_items_are_found_by_their_titles(work: Path) -> None:
     assert "No title" in run("items", "model", "no such film")
     untitled = discreet.Popularity().fit(discreet.read("ratings.csv"))
     untitled.save("untitled")
-    assert "the model has no titles to search; train it with --items" in run("items", "untitled", "film", code=1)
+    assert "The model has no titles; train it with --items" in run("items", "untitled", "film")
+    assert "No" not in run("items", "untitled", "1")
     assert "--title-column: there is no 'x'" in run("items", "model", "--title-column", "x", code=2)
 
 

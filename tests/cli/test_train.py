@@ -223,6 +223,17 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
         ([*PRIVATE, "--features", "genres", "--set", "features=year"], "--set features and --features: give one", 2),
         ([*PRIVATE, "--set", "n_steps=4"], "n_steps is a parameter of --model dpals", 2),
         ([*PRIVATE, "--set", "n_steps"], "must look like name=value; the parameters of Recommender are epsilon", 2),
+        ([*PRIVATE, "--set", "n_users_hint=-1"], "discreet: --set n_users_hint must be a whole number", 2),
+        (
+            [*PRIVATE, "--model", "dpsgd", "--implicit"],
+            "discreet: SOURCE: DPSGD learns from ratings; for implicit feedback take --model dpsvd",
+            2,
+        ),
+        (
+            ["--model", "dpals", "--observed-items-are-public", *PRIVATE[2:], "--features", "genres"],
+            "no column 'genres', nor any that describes items",
+            1,
+        ),
         ([*PRIVATE, "--model", "one-bit"], "discreet: --set threshold: there are values other than 0.5 and 5, the", 2),
         (
             [*PRIVATE, "--model", "dpsvd", "--features", "genres"],

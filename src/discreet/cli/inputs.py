@@ -317,6 +317,8 @@ def settings_named(model: "Model") -> Iterator[None]:
 
 def _in_settings(message: str, model: type["Model"]) -> str:
     """A message with the model's parameters as --set takes them. `in_options` does not know that these are not its."""
+    message = re.sub("^ratings: ", "source: ", message)
+    message = re.sub(r"\buse discreet\.(\w+)", lambda named: f"take --model {named[1].lower()}", message)
     for name in (name for name in inspect.signature(model).parameters if name not in OPTIONS):
         message = re.sub(rf"^{name}(?=:| must)", f"--set {name}", message)
         message = re.sub(rf"(?<![\w.-]){name}='([^']*)'", rf"--set {name}=\1", message)
@@ -357,7 +359,10 @@ def chosen(model: "Model", ratings: "Interactions") -> "Model":
     """The model itself, or the one that it chooses for these ratings."""
     from discreet.models.recommender import Recommender
 
-    return model.choose(ratings) if isinstance(model, Recommender) else model
+    if not isinstance(model, Recommender):
+        return model
+    with settings_named(model):
+        return model.choose(ratings)
 
 
 def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -> Any:

@@ -78,12 +78,11 @@ def items(
     found = catalogue.take(numbers[:n])
     rows = [{"item": item, **about} for item, about in zip(found.ids, _about(found), strict=True)]
     table: list[Any] = [grid(list(rows[0]), ([_cell(cell) for cell in row.values()] for row in rows))] if rows else []
-    if search and catalogue.title_column is None:
-        raise DataError("the model has no titles to search; train it with --items FILE that has a column of them")
     more = f"{len(numbers) - len(rows):,} more; -n shows them." if len(numbers) > len(rows) else ""
-    show(
-        {"total": len(numbers), "items": rows}, *table, *([more] if more or rows else ["No title has all these words."])
-    )
+    none = "No title has all these words."
+    if catalogue.title_column is None:
+        none = "No id has all these words. The model has no titles; train it with --items FILE that has them."
+    show({"total": len(numbers), "items": rows}, *table, *([more] if more or rows else [none]))
 
 
 def _about(catalogue: "Catalogue") -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ def _continue(
 
         model = inputs.saved(folder, "--continue")
         if not hasattr(model, "fit_more"):
-            raise Misuse(f"--continue: a {type(model).__name__} cannot be continued, only DPALS can; train a new model")
+            raise Misuse(f"--continue: {type(model).__name__} cannot be continued, only DPALS can; train a new model")
         if budget.delta not in (None, model.delta):
             raise Misuse(f"--delta: the model has delta {model.delta:g}, and keeps it; leave out --delta")
         ledger = budget.open(type(model))
@@ -143,10 +143,10 @@ def _preview(model: Any, ratings: "Interactions", n_items: int | str, ledger: "L
     if not isinstance(model, PrivateModel):
         found: Preview = model.preview(n_items, ledger)
         return found
-    if not ratings.catalogue.private:
-        with inputs.settings_named(model):
+    with inputs.settings_named(model):
+        if not ratings.catalogue.private:
             model._check_data(ratings)
-    return model._preview_for(ratings, ledger)  # for some models, what is released depends on the kind of data
+        return model._preview_for(ratings, ledger)  # for some models, what is released depends on the kind of data
 
 
 def _require_clear(ctx: typer.Context, folder: Path, resume: bool, discard: bool) -> None:

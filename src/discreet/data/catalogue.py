@@ -571,7 +571,9 @@ def require_columns(catalogue: Catalogue, names: Sequence[str]) -> None:
     for name in names:
         if name not in catalogue.names:
             telling = [other for other in catalogue.names if other != catalogue.title_column]
-            instead = f"; columns that describe items: {', '.join(telling)}" if telling else ", nor others that help"
+            instead = (
+                f"; columns that describe items: {', '.join(telling)}" if telling else ", nor any that describes items"
+            )
             raise DataError(f"features: the catalog has no column {name!r}{instead}")
 
 

@@ -347,6 +347,8 @@ class Recipe:
         if self.on_unknown == "raise" and counts.unknown:
             about = "1 row is about an item" if counts.unknown == 1 else f"{counts.unknown:,} rows are about items"
             example = "" if rows is None else f", for instance {rows.example!r}"
+            if self.items:
+                example += f", while the catalog has ids such as {self.items[0]!r}"
             raise DataError(
                 f"items: {about} outside the catalog{example}. Add what is missing to "
                 "items=, or pass on_unknown='drop' to leave such rows out"

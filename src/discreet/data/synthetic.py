@@ -70,7 +70,7 @@ def synthetic_low_rank(
         n_users: Users (rows).
         n_items: Items (columns).
         rank: Rank of the matrix.
-        p: Probability of each entry, independently, to be observed; by default 20 ln(n_users) / n_items.
+        p: The probability that an entry is observed, independently of the others; by default 20 ln(n_users) / n_items.
         random_state: Seed.
         return_truth: Return `(interactions, Truth)`.
 
@@ -148,7 +148,7 @@ def one_bit(
         alpha: Largest absolute entry of M.
         link: "logistic" or "probit".
         sigma: Standard deviation of the noise of link="probit".
-        observed: Probability of each entry, independently, to be observed.
+        observed: The probability that an entry is observed, independently of the others.
         random_state: Seed.
         return_truth: Return `(interactions, Truth)`; the truth is M.
     """
@@ -254,7 +254,7 @@ def movielens_like(
     Args:
         n_users: Users, with ids 1..n_users.
         n_items: Items, with ids 1..n_items; some may have no ratings.
-        n_ratings: Ratings, exactly.
+        n_ratings: The exact number of ratings.
         random_state: Seed.
         rank: Rank of the taste, at least 1.
         return_truth: Return `(interactions, Truth)`.

@@ -210,7 +210,7 @@ def _is_private(model: Model) -> bool:
 
 
 def _gives(model: Model, metric: Metric) -> bool:
-    """Whether a metric says something about a model: popularity predicts no ratings, and item means are no lists."""
+    """Whether a metric says something about a model: popularity predicts no ratings, and item means order no lists."""
     if isinstance(model, DPMeanRating):
         return not metric.is_ranking
     return metric.is_ranking or not (isinstance(model, Popularity | DPPopularity) or _for_lists(model))

@@ -87,9 +87,10 @@ def evaluate(
         relevant: Ranking metrics count only targets of at least this value; by default they count all.
         threshold: Accuracy compares values with this. Needed unless the values are 0 and 1, or -1 and 1.
         exclude_seen: Whether lists leave out the items of the history. Then a target in the history is missed.
-        popularity: Where the popularity of items is counted, for novelty and buckets; by default in `history`.
-        buckets: The number of buckets in which to measure too: of items by popularity (rmse, mae, accuracy and recall
-            of the targets among them), or of users by the length of their histories (all metrics but coverage).
+        popularity: The table in which the popularity of items is counted, for novelty and buckets; by default
+            `history`.
+        buckets: Also measure in this many buckets: of items by popularity (rmse, mae, accuracy and recall of the
+            targets among them), or of users by the length of their histories (all metrics but coverage).
         bucket_by: Whether buckets have equal numbers of "items", or of users by "history". Users with equally long
             histories are in the same bucket, so that there may be fewer.
         confidence: The level of the intervals; None for no intervals.

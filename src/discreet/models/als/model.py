@@ -64,8 +64,8 @@ class DPALS(PrivateModel):
     - with objective="both", what is chosen together and rated highly, for lists (bounds 1), as `DPSVD` does;
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
       of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
-      first step, random probe columns look for tastes that no other column explains. If there are any, each further
-      step is made in three parts, at a third of its cost each: later parts correct what earlier ones could not.
+      first step, random probe columns look for tastes that no other column explains. If these are strong, each
+      further step is made in three parts, at a third of its cost each: later parts correct what earlier ones could not.
 
     With objective="both", the model also learns what people choose and like, from the releases that `DPSVD` makes of
     ratings as graded likes, which share the budget; `recommend` then ranks by that, `similar_items` and `explain` are

@@ -28,6 +28,7 @@ from discreet.models.als.estimate import (
     COLUMN,
     COLUMN_SPREAD,
     MAGNITUDES,
+    PROBE_SPREAD,
     RESIDUAL_SPREAD,
     STANDS_OUT,
     USER_SQUARE,
@@ -67,7 +68,7 @@ COLUMN_SIGNAL = 80.0
 USERS_BOUND = math.sqrt(5)
 GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 GRAM_SHARE = 0.03  # of what an item step costs, for the shared Gram matrix
-PARTS = 3  # into which each item step is divided once the first has found tastes that no column explains
+PARTS = 3  # into which each item step is divided once the first has found strong tastes that no column explains
 GRAM_FILL = 0.5  # how much of that bound an average user may fill, by the steps before: with more, many are truncated
 
 
@@ -171,7 +172,7 @@ class Training:
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         nothing = np.zeros(items.covariance.shape[1:])
         pooled, noise, least, shrink = Pooled(nothing, nothing), self.noise, 1.0, 1.0
-        at, left, parts = 0, Fraction(self.n_steps), 1  # left: of the planned ones
+        at, left, parts, spread = 0, Fraction(self.n_steps), 1, 0.0  # left: of the planned ones
         while left:
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = replace(self._step(items, frequencies, mean, weight), shrink=shrink)
@@ -193,7 +194,8 @@ class Training:
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors, own = estimate.items, observed.vectors, observed.own
             at, left = at + 1, left - Fraction(1, parts)
-            parts = s.parts if len(items.mean[0]) > known else 1
+            # Of strong tastes, later steps correct much of what the first ones had to assume. Others are not worth the time.
+            parts = s.parts if spread > PROBE_SPREAD**2 else 1
         return self._settled(estimate, own, len(own[1]) if sure else known, limit)
 
     def _settled(self, estimate: ItemEstimate, own: ByItem, known: int, limit: float) -> ItemPosterior:
@@ -375,7 +377,7 @@ class Settings:
         n_frequent: How many items are in it.
         residual: Whether it is that of residuals, not of co-occurrences.
         signal: mu times the number of users, as far as it is public.
-        parts: Into how many each item step is divided once the first has found tastes that no column explains.
+        parts: Into how many each item step is divided once the first has found strong tastes.
     """
 
     shares: dict[str, float | tuple[float, int]]
