@@ -182,6 +182,24 @@ def test_without_a_network(opened: Open) -> None:
     assert "the 2 things" in page.inner_text("#note")
 
 
+def test_another_site_of_the_same_host_keeps_its_copy(browser: Any, films: Model) -> None:
+    sites = {name: export(films, title=f"Evening {name}", not_private=True).files for name in "ab"}
+    files = {f"{name}/{path}": content for name, own in sites.items() for path, content in own.items()}
+    files |= {f"{name}/": own["index.html"] for name, own in sites.items()}
+    with hosted(files) as url:
+        context = browser.new_context()
+        pages = [context.new_page() for _ in sites]
+        for page, name in zip(pages, sites, strict=True):
+            page.goto(f"{url}{name}/index.html")
+            page.get_by_text("Not one request since").wait_for()
+        context.set_offline(True)
+        for page, name in zip(pages, sites, strict=True):
+            page.reload()
+            page.wait_for_selector("#recommendations li")
+            assert page.title() == f"Evening {name}"
+        context.close()
+
+
 def test_by_keyboard_alone(opened: Open) -> None:
     page = opened()
     press = page.keyboard.press

@@ -1,5 +1,6 @@
 // Keeps a copy of every file of this site, so that the page opens without a network. It asks for nothing else.
-const NAME = "discreet-" + "VERSION";
+const OWN = `discreet-${new URL("./", self.location).pathname}-`; // another site of the same host has its own copy
+const NAME = OWN + "VERSION";
 const FILES = ["FILES"];
 
 self.addEventListener("install", (event) => {
@@ -21,14 +22,15 @@ self.addEventListener("activate", (event) => {
   );
 });
 
-const isOld = (name) => name.startsWith("discreet-") && name !== NAME;
+const isOld = (name) => name.startsWith(OWN) && name !== NAME;
 
 // The network first, so that a new model is seen at once; the copy where there is no network.
 self.addEventListener("fetch", (event) => {
   if (event.request.method !== "GET") return;
   event.respondWith(
     fetch(event.request).catch(
-      async () => (await caches.match(event.request, { ignoreSearch: true })) ?? Response.error(),
+      async () =>
+        (await caches.match(event.request, { cacheName: NAME, ignoreSearch: true })) ?? Response.error(),
     ),
   );
 });
