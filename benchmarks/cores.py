@@ -19,6 +19,7 @@ import json
 import platform
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -128,10 +129,8 @@ def main() -> None:
         ends = sorted({options.threads[0], options.threads[-1]})
         profile(data, ends, options.rounds if n <= SMALL else 1, only_private=options.only_private)
     if options.out is not None:
-        import implicit
-
         machine = {"cores": os.cpu_count(), "machine": platform.machine(), "instruction_set": instruction_set()}
-        versions = {"discreet": discreet.__version__, "implicit": implicit.__version__, "numpy": np.__version__}
+        versions = {name: version(name) for name in ("discreet", "numpy", *(() if rows is None else ("implicit",)))}
         data_set = {"ratings": len(data), "users": data.n_users, "items": data.n_items}
         options.out.write_text(json.dumps({**machine, **versions, **data_set, "seconds": table}, indent=1) + "\n")
 

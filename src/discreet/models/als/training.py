@@ -194,7 +194,7 @@ class Training:
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors, own = estimate.items, observed.vectors, observed.own
             at, left = at + 1, left - Fraction(1, parts)
-            # Of strong tastes, later steps correct much of what the first ones had to assume. Others are not worth the time.
+            # Of strong tastes, later parts correct what the first ones had to assume. Others are not worth the time.
             parts = s.parts if spread > PROBE_SPREAD**2 else 1
         return self._settled(estimate, own, len(own[1]) if sure else known, limit)
 
