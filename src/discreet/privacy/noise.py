@@ -618,10 +618,10 @@ class Gaussian:
         stream = Stream(key := source.fresh_key())
         if not self.symmetric:
             return _plus(values, grid, wide, stream, key)
-        n, (i, j) = values.shape[-1], np.triu_indices(values.shape[-1], k=1)
-        diagonal, above, place = np.arange(n) * (n + 1), i * n + j, np.zeros((n, n), np.intp)
-        place.flat[np.concatenate([diagonal, above])] = np.arange(n + len(i))
-        place[j, i] = place[i, j]
+        n = values.shape[-1]
+        upper, place = np.triu(np.ones((n, n), bool), 1), np.diag(np.arange(n))
+        diagonal, above = np.arange(n) * (n + 1), np.flatnonzero(upper)
+        place[upper] = place.T[upper] = n + np.arange(len(above))
         flat = values.reshape(math.prod(values.shape[:-2]), n * n)
         result, some = flat.view(float) if statistic.spare else np.empty(flat.shape), 1 + 2 * BLOCK // n**2
         diagonals = _plus(flat.take(diagonal, axis=1), grid, wide, stream)
