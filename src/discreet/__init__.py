@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # for type checkers; each family lists its models itself
     from discreet import splits as splits
     from discreet import testing as testing
     from discreet import tune as tune
+    from discreet import web as web
     from discreet.data import Catalogue as Catalogue
     from discreet.data import Interactions as Interactions
     from discreet.data import observed_items_are_public as observed_items_are_public
@@ -73,7 +74,7 @@ _HOME = {
     "read": "discreet.data",
     "select_items": "discreet.models.private_items",
 }
-_MODULES = ("audit", "datasets", "evaluate", "privacy", "spark", "splits", "testing", "tune")
+_MODULES = ("audit", "datasets", "evaluate", "privacy", "spark", "splits", "testing", "tune", "web")
 
 __all__ = sorted({*_HOME, *_MODULES, "errors"})  # noqa: PLE0605  # type checkers read the imports above
 

@@ -62,5 +62,16 @@ def test_a_folder_that_holds_no_site(work: Path) -> None:
     assert told.startswith("discreet: SITE: 'model': this folder is not empty and holds no site")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--tradeoff", "none.json"], "--tradeoff: 'none.json' cannot be read (No such file or directory)"),
+        (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1:8000 (Cannot assign requested address); --host must be"),
+    ],
+)
+def test_what_cannot_be_served(work: Path, options: list[str], said: str) -> None:
+    assert run("serve", "model", "--not-private", *options, code=1).startswith(f"discreet: {said}")
+
+
 def test_help_of_serve() -> None:
     assert example("serve") == "serve model"

@@ -199,7 +199,7 @@ def test_numbers_in_a_text_file_and_a_model_of_texts(work: Path) -> None:
         (["--history", "none.csv"], "none.csv", 1),
         (["--history", "train.csv"], "--users", 1),
         (["--history", "bad.csv"], "not a text file", 1),
-        (["--history", "short.csv"], "too few cells", 1),
+        (["--history", "short.csv"], "of 'short.csv' has no rating; give one to each item, or to none", 1),
         (["--history", "odd.jsonl"], "looks like the item", 1),
         (["--users", "none.csv"], "none.csv", 1),
         (["--history", "1", "--deny", "none.txt"], "none.txt", 1),

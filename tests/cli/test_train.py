@@ -650,6 +650,10 @@ def test_a_model_is_continued(work: Path) -> None:
     assert "--ledger: a ledger paid for the model" in train(*more, code=2)
     assert "leave out --delta" in train(*more, "--ledger", "ledger.db", "--delta", "1e-7", code=2)
     assert "leave out --model" in train(*more, "--model", "dpals", code=2)
+    other_range = ["ratings.csv", "--items", "movies.csv", "--range", "0", "5", *more[-4:], "--ledger", "ledger.db"]
+    assert "--range: the model keeps the range that it was trained with; give --range 0.5 5" in train(
+        *other_range, code=2
+    )
     before = ledger.spent.epsilon
     train(*more, "--ledger", "ledger.db", "--epsilon", "0.5")
     first, second = discreet.load("first").guarantee_, discreet.load("second").guarantee_

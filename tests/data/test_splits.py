@@ -241,3 +241,12 @@ def test_kfold_tests_on_each_interaction_once(whole: Interactions) -> None:
     for k in (1, len(whole) + 1):
         with pytest.raises(DataError, match="at least 2 folds"):
             splits.kfold(whole, k)
+
+
+def test_only_a_table_is_divided() -> None:
+    frame: Any = discreet.read([(1, 2, 3.0)]).to_frame("pandas")
+    for split in (splits.holdout, splits.by_time, splits.leave_k_out, splits.held_out_users):
+        with pytest.raises(DataError, match=r"^ratings: Interactions were expected, not DataFrame; see discreet.read"):
+            split(frame, valid=1, test=1) if split is splits.held_out_users else split(frame)
+    with pytest.raises(DataError, match=r"^ratings: Interactions were expected"):
+        next(splits.kfold(frame))

@@ -77,7 +77,7 @@ def test_the_landing_page_has_the_picture_and_the_plot_and_notebooks_are_pages(s
 
 def test_every_public_name_has_a_place_in_the_reference(site: Path) -> None:
     ids: set[str] = set().union(*(Page(path).ids for path in (site / "reference").glob("*.html")))
-    modules = {"audit", "datasets", "evaluate", "privacy", "spark", "splits", "testing", "tune", "errors"}
+    modules = {"audit", "datasets", "evaluate", "privacy", "spark", "splits", "testing", "tune", "web", "errors"}
     missing = [name for name in discreet.__all__ if name not in modules and f"discreet.{name}" not in ids]
     assert not missing
     for name in (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import discreet
 import discreet.evaluate
 from discreet.data.catalogue import Ids
-from discreet.errors import DataError, PrivacyError
+from discreet.errors import DataError, NotFitted, PrivacyError
 from discreet.evaluate import evaluate, run
 from discreet.evaluate import metrics as collecting
 from discreet.evaluate.metrics import Task, collect, parse
@@ -289,6 +289,8 @@ def test_wrong_models_and_tables() -> None:
     model, test, history = random_case(5, 10, 0)
     with pytest.raises(DataError, match=r"^model: a model of discreet was expected, not str"):
         evaluate("als", test, history=history)  # type: ignore[arg-type]
+    with pytest.raises(NotFitted, match=r"^model: this ALS is not fitted yet; call fit"):
+        evaluate(discreet.ALS(), test, history=history)
     with pytest.raises(DataError, match=r"^test: Interactions were expected"):
         evaluate(model, [(1, 2)], history=history)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"^history: some users with test data are not in it"):

@@ -78,3 +78,10 @@ def test_spaces_that_make_no_sense(space: Any) -> None:
     pytest.importorskip("optuna")
     with pytest.raises(DataError, match="space"):
         tune.owner_search(discreet.DPALS(epsilon=1.0, delta=DELTA), space, DATA, n_trials=1)
+
+
+def test_a_class_is_not_a_model() -> None:
+    pytest.importorskip("optuna")
+    model: Any = discreet.DPALS
+    with pytest.raises(DataError, match=r"^model: an unfitted model is needed, such as discreet.DPALS\(epsilon="):
+        tune.owner_search(model, {"n_steps": [2]}, DATA)

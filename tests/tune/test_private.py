@@ -93,7 +93,7 @@ def test_a_trial_gets_less_than_a_fit_alone_and_more_trials_leave_less() -> None
     fits = [tune.preview(model(), {"n_steps": [1, 2]}, 30, BUDGET, trials=m).fit for m in (1, 2, 10)]
     assert BUDGET[0] > fits[0] > fits[1] > fits[2] > 0.3 * BUDGET[0]
     text = str(tune.preview(model(), {"n_steps": [1, 2]}, 30, BUDGET))
-    assert "5 trials on average (poisson, at least one), each of one of 2 settings" in text
+    assert "5 trials on average (poisson, at least one), each with one of 2 settings" in text
     assert "costs epsilon = 8;" in text
 
 

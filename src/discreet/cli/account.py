@@ -34,7 +34,9 @@ def account(
         list[Path] | None, Option(help="The certificate or folder of a model; may be repeated.")
     ] = None,
     releases: Annotated[int, Option(help="How many times all of this is released.", min=1)] = 1,
-    unit: Annotated[Literal["user", "entry"], Option(help="Whose data neighboring data sets differ in.")] = "user",
+    unit: Annotated[
+        Literal["user", "entry"], Option(help="Whether neighboring data sets differ in one user or in one entry.")
+    ] = "user",
     adjacency: Annotated[Adjacency, Option(help="How neighboring data sets differ.")] = "add-remove",
     to: Annotated[Adjacency | None, Option(help="Convert the guarantee to this adjacency, if possible.")] = None,
     group: Annotated[int, Option(help="Also state epsilon for this many users, or entries, at once.", min=1)] = 1,

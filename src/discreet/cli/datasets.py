@@ -115,5 +115,5 @@ def sample(
     table, films = made.to_arrow(), made.catalogue.to_arrow()
     parquet.write_table(table.rename_columns(["userId", "movieId", "rating"]), paths[0])  # MovieLens's names
     csv.write_csv(films.rename_columns(["movieId", *films.column_names[1:]]), paths[1])
-    said = f"{len(made):,} ratings, from 0.5 to 5, by made-up people: {paths[0]}; {items:,} films: {paths[1]}."
+    said = f"{len(made):,} ratings, from 0.5 to 5, by generated people: {paths[0]}; {items:,} films: {paths[1]}."
     show({"paths": [str(path) for path in paths]}, said)

@@ -19,7 +19,7 @@ HISTORY = {3: 5.0, 14: 4.5, 15: 1.0, 92: 2.0}
 def demo(
     epsilon: Annotated[float, Option(help="The privacy budget.")] = 1.0,
     delta: Annotated[float, Option(help="The delta of the budget.")] = 1e-6,
-    users: Annotated[int, Option(help="How many users to make up.", min=50)] = 20_000,
+    users: Annotated[int, Option(help="How many users to generate.", min=50)] = 20_000,
     report: Annotated[Path, Option(help="Where to write the privacy statement.")] = Path("report.html"),
 ) -> None:
     """Generate data, train a private recommender, compare it with others, and state what it reveals.

@@ -56,7 +56,7 @@ def evaluate(
     ],
     *,
     history: Annotated[
-        str | None, Option(help="What a saved model knows about the test users: its training data.")
+        str | None, Option(help="What a saved model is shown of the test users, usually its training data.")
     ] = None,
     model: inputs.ModelName = None,
     split: Split = 0.1,

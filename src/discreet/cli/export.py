@@ -1,10 +1,12 @@
 """`discreet export` and `discreet serve`: a model as static files, and on a local port."""
 
+import errno
 import json
 import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from socket import gaierror
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, Option
@@ -47,6 +49,8 @@ class Page:
 
         try:
             curve = None if self.tradeoff is None else json.loads(self.tradeoff.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise DataError(f"tradeoff: {str(self.tradeoff)!r} cannot be read ({error.strerror})") from None
         except ValueError as error:
             raise DataError(f"tradeoff: {str(self.tradeoff)!r} is not JSON: {error}") from None
         given = {**vars(self), "columns": by_commas(self.columns), "tradeoff": curve}
@@ -129,7 +133,10 @@ def serve(
         listening = listen(host, port)  # before the address is shown, so that clients can connect at once
     except OSError as error:
         hint = "try another --port, or --port 0 for any free one"
-        raise ModelError(f"cannot listen on {host}:{port} ({error.strerror}); {hint}") from None
+        if error.errno == errno.EADDRNOTAVAIL or isinstance(error, gaierror):
+            hint = "--host must be an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them"
+        said = str(error.strerror).partition(" (while")[0]  # asyncio repeats the address
+        raise ModelError(f"cannot listen on {host}:{port} ({said}); {hint}") from None
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO if verbose else logging.ERROR)
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening[0].getsockname()[1]}"
     told: list[Any] = [promise(loaded.guarantee_), ""]

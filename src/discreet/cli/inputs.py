@@ -514,8 +514,10 @@ def _in_file(path: str, argument: str) -> tuple[list[str], list[str] | None]:
         names = [name.strip() for name in rows[0]] if rows else []
         if guess("item", names) is None and "id" not in names:  # no header
             rated = bool(rows) and len(rows[0]) > 1
-            if any(len(row) <= rated for row in rows):
-                raise DataError(f"{argument}: {path!r} has rows with too few cells; each needs an item and a rating")
+            short = next((row for row in rows if len(row) <= rated), None)
+            if short is not None:
+                said = f"the row {separator.join(short)!r} of {path!r} has no rating"
+                raise DataError(f"{argument}: {said}; give one to each item, or to none")
             return [row[0] for row in rows], [row[1] for row in rows] if rated else None
     items, about = read_items(path, None, None)
     if guess("user", about.column_names) is not None:

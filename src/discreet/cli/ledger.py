@@ -34,7 +34,9 @@ def create(
     name: Name = "default",
     threshold_delta: Annotated[
         float | None,
-        Option(help="The part of delta to keep for `discreet train --items private`; it takes a fifth of its delta."),
+        Option(
+            help="The part of delta to keep for `discreet train --items private`, which takes a fifth of its own delta."
+        ),
     ] = None,
 ) -> None:
     """Begin a ledger with a budget, for `discreet train --ledger` and other commands to spend.

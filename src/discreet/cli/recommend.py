@@ -32,7 +32,9 @@ def recommend(
     include_seen: Annotated[bool, Option("--include-seen", help="Also recommend items in the history.")] = False,
     on_unknown: Annotated[Literal["raise", "warn", "ignore"], Option(help="What to do with unknown items.")] = "raise",
     explain: Annotated[bool, Option("--explain", help="Show which items in the history matter most.")] = False,
-    out: Annotated[Path | None, Option("--out", "-o", help="With --users: a .parquet or .csv file for all.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="With --users: write all lists to this .parquet or .csv file.")
+    ] = None,
     title_column: inputs.TitleColumn = None,
     columns: inputs.Columns,
 ) -> None:

@@ -26,7 +26,9 @@ def reproduce(
     runs: Annotated[int | None, Option(help="Runs of each point; by default as in the paper.", min=1)] = None,
     as_published: Annotated[bool, Option("--as-published", help="Use only the noise that was published.")] = False,
     exact: Annotated[bool, Option("--exact", help="Use only the noise that epsilon needs.")] = False,
-    generated: Annotated[bool, Option("--generated", help="Use made-up data of the same size; rows say so.")] = False,
+    generated: Annotated[
+        bool, Option("--generated", help="Use generated data of the same size; every row says so.")
+    ] = False,
     data: Annotated[str | None, Option(help="Use this data set instead of the paper's; every row says so.")] = None,
     source: Annotated[Path | None, Option(help="The file of the data set, if it is elsewhere.")] = None,
     quick: Annotated[

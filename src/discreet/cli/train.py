@@ -127,6 +127,9 @@ def _continue(
         if ledger is None and paid(model.statement().certificate):
             raise Misuse("--ledger: a ledger paid for the model, and has to pay for its continuation; name it")
         ratings = _titled(table.read(source, private=True), title_column)
+        low, high = model.value_range_
+        if ratings.value_range != (low, high):
+            raise Misuse(f"--range: the model keeps the range that it was trained with; give --range {low:g} {high:g}")
         plan = model.plan_more(ratings.n_items, epsilon=budget.epsilon)
         paying = ledger or model._more(budget.epsilon, None)._own_ledger()
         costs = str(paying.preview(plan))

@@ -77,6 +77,7 @@ def holdout(
     Returns:
         `(train, valid, test)`; `valid` is empty unless asked for.
     """
+    _require_table(ratings)
     if by == "time":
         return by_time(ratings, valid=valid, test=test)
     if by != "random":
@@ -99,6 +100,7 @@ def kfold(ratings: Interactions, k: int = 5, *, random_state: int | None = 0) ->
     Returns:
         `(train, valid, test)`, k times; `valid` is empty. Over all of them, each interaction is in one test.
     """
+    _require_table(ratings)
     _require_whole(k=k)
     if not 2 <= k <= max(len(ratings), 2):
         raise DataError(f"k: at least 2 folds, and at most one for each interaction, are needed, not {k}")
@@ -125,6 +127,7 @@ def leave_k_out(
     Returns:
         `(train, valid, test)`.
     """
+    _require_table(ratings)
     _require_whole(k=k, valid=valid)
     if k < 0 or valid < 0 or k + valid < 1:
         raise DataError(f"k: at least one interaction must be left out, not k={k} and valid={valid}")
@@ -158,6 +161,7 @@ def by_time(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, at:
     Returns:
         `(train, valid, test)`.
     """
+    _require_table(ratings)
     times = _times(ratings)
     if at is not None:
         begins = [_moment(ratings, moment) for moment in (at if isinstance(at, tuple | list) else (at, at))]
@@ -201,6 +205,7 @@ def held_out_users(
     Returns:
         `(train, (valid query, valid target), (test query, test target))`.
     """
+    _require_table(ratings)
     _require_whole(valid=valid, test=test, min_interactions=min_interactions)
     if not (isinstance(target, Real) and 0 < target < 1):
         raise DataError(f"target: a fraction between 0 and 1 is needed, not {target!r}")
@@ -224,6 +229,11 @@ def held_out_users(
         return QueryTarget(part.where(~wanted), part.where(wanted))
 
     return HeldOutUsers(train, divided(shuffled[:valid]), divided(shuffled[valid : valid + test]))
+
+
+def _require_table(ratings: Any) -> None:
+    if not isinstance(ratings, Interactions):
+        raise DataError(f"ratings: Interactions were expected, not {type(ratings).__name__}; see discreet.read")
 
 
 def _require_whole(**numbers: Any) -> None:

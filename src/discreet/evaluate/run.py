@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from discreet.data import Interactions
 from discreet.data.catalogue import Ids
-from discreet.errors import DataError, PrivacyError
+from discreet.errors import DataError, NotFitted, PrivacyError
 from discreet.evaluate import private as released
 from discreet.evaluate.metrics import Collected, Key, Metric, Task, collect, coverage, parse
 from discreet.evaluate.result import Bucket, Evaluation, Score
@@ -172,6 +172,8 @@ def _require_ratings(model: Any, test: Interactions, metrics: Iterable[Metric]) 
 def _check_tables(model: Any, test: Any, history: Any, popularity: Any) -> None:
     if not all(hasattr(model, name) for name in ("predict", "recommend")):
         raise DataError(f"model: a model of discreet was expected, not {type(model).__name__}")
+    if not hasattr(model, "items_"):
+        raise NotFitted(f"model: this {type(model).__name__} is not fitted yet; call fit before evaluate")
     for name, table in (("test", test), ("history", history), ("popularity", popularity)):
         if not isinstance(table, Interactions) and not (name == "popularity" and table is None):
             raise DataError(f"{name}: Interactions were expected, not {type(table).__name__}; see discreet.read")

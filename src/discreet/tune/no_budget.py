@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import isclass
 from typing import Any
 
 from sklearn.base import clone
@@ -124,6 +125,8 @@ def owner_search(
         raise MissingExtra("owner_search", "tune") from None
     if not isinstance(data, Interactions):
         raise DataError(f"data: Interactions were expected, not {type(data).__name__}; see discreet.read")
+    if isclass(model) or not hasattr(model, "get_params"):
+        raise DataError("model: an unfitted model is needed, such as discreet.DPALS(epsilon=1, delta=1e-6)")
     suggest = _suggestions(model, space)
     asked = parse(metric or ("recall@20" if data.implicit else "rmse"))[0]
     seed = whole("random_state", random_state, 0)

@@ -70,7 +70,7 @@ class Trial:
 
     def __str__(self) -> str:
         return (
-            f"{self.trials}, each of one of {self.settings:,} settings, drawn at random.\n"
+            f"{self.trials}, each with one of {self.settings:,} settings, drawn at random.\n"
             f"A trial fits with epsilon = {round_up(self.fit)} and is scored, by {self.metric}, with epsilon = "
             f"{round_up(self.score)}.\n"
             f"The search as a whole costs epsilon = {round_up(self.epsilon)}; all at delta = {round_up(self.delta)}."
@@ -219,8 +219,8 @@ def _charged(
     if chosen is not None:
         guarantee = chosen.guarantee + guarantee
     note = (
-        f"The charge is for a private search: {trial.trials}, each of one of {len(settings)} settings drawn at random, "
-        f"fitted with epsilon = {round_up(trial.fit)} and scored by {trial.metric} with epsilon = "
+        f"The charge is for a private search: {trial.trials}, each with one of {len(settings)} settings, drawn at "
+        f"random, fitted with epsilon = {round_up(trial.fit)} and scored by {trial.metric} with epsilon = "
         f"{round_up(trial.score)}. This statement is about the best of them; nothing is released about the others, or "
         f"about how many there were. Noise from {ledger.noise_source.name}."
     )
