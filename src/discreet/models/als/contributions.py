@@ -69,11 +69,6 @@ def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: floa
     return own_weights(batch, a) * kernels.deviations(batch.values, batch.indptr, offset_penalty, mean)
 
 
-def own_values(batch: UserBatch) -> Array:
-    """The values of a batch."""
-    return batch.values
-
-
 @dataclass(frozen=True)
 class Extension:
     """Where users stand on the directions of taste, for each of their items: an observation of all items.

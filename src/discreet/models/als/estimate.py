@@ -12,7 +12,7 @@ from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
 from discreet.kernels import item_posteriors, over_blocks, single_threaded_blas
-from discreet.models.spectral.estimate import Spectrum
+from discreet.models.taste import Spectrum
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
 

@@ -26,7 +26,7 @@ from discreet.models.base import learned_by, require_ratings
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel, require_sound
-from discreet.models.spectral.estimate import COMMON_TASTE
+from discreet.models.taste import COMMON_TASTE
 from discreet.privacy import Plan, Releaser
 from discreet.recommend.serving import Variance
 from discreet.typing import Array

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,6 @@ from discreet.models.als.contributions import (
     Scale,
     own_deviations,
     own_moments,
-    own_values,
     own_weights,
 )
 from discreet.models.als.estimate import (
@@ -43,9 +43,9 @@ from discreet.models.als.estimate import (
     residual_columns,
 )
 from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, StepInformation, standing_of
+from discreet.models.choices import LABELS as LISTS
+from discreet.models.choices import Choices, choice_shares, learn_choices, with_popularity
 from discreet.models.grading import SLOPE, Grading
-from discreet.models.spectral.choices import LABELS as LISTS
-from discreet.models.spectral.choices import Choices, choice_shares, learn_choices, with_popularity
 from discreet.privacy import GramSum, OuterSum, Plan, Releaser, VectorSum
 from discreet.privacy.releaser import Noisy
 from discreet.privacy.statistics import UserBatch
@@ -261,7 +261,7 @@ class Training:
         statistic = GramSum(m, self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
         users = self._users if self.settings.residual else self._unscaled
         rows = users(dense_users(m)).map(partial(on_items, entries, place))
-        return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
+        return self.releaser.release(SECOND_MOMENT, statistic, rows, attrgetter("values")), frequent
 
     def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array, features: Array) -> Choices | None:
         """What users choose together, and rate highly: for lists."""
