@@ -37,15 +37,15 @@ def constants(**values: Any) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def without(*labels: str) -> Callable[..., training.Settings]:
+def without(*labels: str) -> Callable[..., contributions.Settings]:
     """Settings in which releases are left out."""
     usual = model.settings
 
-    def changed(*given: Any, **more: Any) -> training.Settings:
+    def changed(*given: Any, **more: Any) -> contributions.Settings:
         found = usual(*given, **more)
         kept = {name: share for name, share in found.shares.items() if name not in labels}
         shares = {name: share for name, share in kept.items() if isinstance(share, float)}
-        return replace(found, shares=training._with_steps(shares, found.n_steps))
+        return replace(found, shares=contributions._with_steps(shares, found.n_steps))
 
     return changed
 
@@ -60,7 +60,10 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "public genres too": ({}, {"features": ["genres"]}),
     "public genres and years too": ({}, {"features": ["genres", "year"]}),
     "without slopes on bias and popularity": ({"with_slopes": plain_slopes}, {}),
-    "without directions from co-occurrences": ({"settings": without(training.SECOND_MOMENT, training.EXTENSION)}, {}),
+    "without directions from co-occurrences": (
+        {"settings": without(contributions.SECOND_MOMENT, contributions.EXTENSION)},
+        {},
+    ),
     "without random probe columns": ({"PROBES": 0}, {}),
     "contributions lengthened only as residuals fall": ({"LIFT": 1.0}, {}),
     "no prior mean from the items a user has": ({"USER_PRIOR": 0.0}, {}),
