@@ -31,7 +31,7 @@ import numpy as np
 
 import discreet
 import sparse
-from discreet.models.als import contributions, estimate, model, training
+from discreet.models.als import contributions, directions, estimate, frequencies, model, training
 from discreet.testing import InsecureSeededNoise
 
 DELTA = 1e-6
@@ -75,6 +75,7 @@ GROUPS: dict[str, list[Change]] = {
 }
 
 
+FILES = (frequencies, directions, estimate, training, contributions)
 RULE = model.settings  # the one that is compared with, whatever stands in its place
 
 
@@ -101,7 +102,7 @@ def changed(change: Change) -> Callable[..., contributions.Settings]:
 @contextlib.contextmanager
 def using(change: Change) -> Iterator[None]:
     """Other constants, and another rule, for a while."""
-    modules = (estimate, model, training, contributions)
+    modules = (*FILES, model)
     places = [(m, name) for name in change if name.isupper() for m in modules if hasattr(m, name)]
     before = [getattr(module, name) for module, name in places]
     usual = model.settings
@@ -160,7 +161,7 @@ def sensitivity(epsilon: float, parts: Any, draws: int) -> dict[str, Any]:
     """The relative change of the validation RMSE with half of each constant, and with twice."""
     default, found = errors({}, epsilon, parts, range(draws))[0], {}
     for name in CONSTANTS:
-        value = next(getattr(module, name) for module in (estimate, training, contributions) if hasattr(module, name))
+        value = next(getattr(module, name) for module in FILES if hasattr(module, name))
         changes = [{name: value * factor} for factor in (0.5, 2.0)]
         found[name] = [round(errors(change, epsilon, parts, range(draws))[0] / default - 1, 5) for change in changes]
         print(f"  {name:18}" + "".join(f"{change:>+9.2%}" for change in found[name]), flush=True)

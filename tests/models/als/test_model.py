@@ -28,7 +28,8 @@ from discreet.models.als.contributions import (
     own_moments,
     settings,
 )
-from discreet.models.als.estimate import MAGNITUDES, ItemPosterior
+from discreet.models.als.estimate import ItemPosterior
+from discreet.models.als.frequencies import MAGNITUDES
 from discreet.models.als.model import DPALS
 from discreet.models.base import Model
 from discreet.privacy import Cost

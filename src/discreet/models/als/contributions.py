@@ -16,7 +16,8 @@ import numpy as np
 from discreet import kernels
 from discreet.engine.batches import FOLDS, by_other_folds
 from discreet.kernels import Table
-from discreet.models.als.estimate import MAGNITUDES, STANDS_OUT, ItemFrequencies, ItemPosterior
+from discreet.models.als.estimate import ItemPosterior
+from discreet.models.als.frequencies import MAGNITUDES, STANDS_OUT, ItemFrequencies
 from discreet.models.choices import LABELS as LISTS
 from discreet.models.choices import choice_shares
 from discreet.privacy import Plan

@@ -19,7 +19,9 @@ from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import single_threaded_blas
 from discreet.models.als.contributions import BIAS, GRAM, STEP, USER_CHOICES, USER_VECTOR, USERS, Settings, settings
-from discreet.models.als.estimate import BIAS_SPREAD, MAGNITUDES, ItemFrequencies, ItemPosterior, kernel_columns
+from discreet.models.als.directions import kernel_columns
+from discreet.models.als.estimate import BIAS_SPREAD, ItemPosterior
+from discreet.models.als.frequencies import MAGNITUDES, ItemFrequencies
 from discreet.models.als.knowledge import Knowledge, StepInformation
 from discreet.models.als.training import Training
 from discreet.models.base import learned_by, require_ratings

@@ -33,23 +33,19 @@ from discreet.models.als.contributions import (
     own_moments,
     own_weights,
 )
+from discreet.models.als.directions import Directions, residual_columns
 from discreet.models.als.estimate import (
     COLUMN,
     COLUMN_SPREAD,
-    MAGNITUDES,
     PROBE_SPREAD,
     RESIDUAL_SPREAD,
     USER_SQUARE,
     ByItem,
-    Directions,
     ItemEstimate,
-    ItemFrequencies,
     ItemPosterior,
     Observation,
-    Pooled,
-    UserStatistics,
-    residual_columns,
 )
+from discreet.models.als.frequencies import MAGNITUDES, ItemFrequencies, Pooled, UserStatistics
 from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, StepInformation, standing_of
 from discreet.models.choices import LABELS as LISTS
 from discreet.models.choices import Choices, learn_choices, with_popularity
