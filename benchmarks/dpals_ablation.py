@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.models.als import contributions, estimate, model, training
+from discreet.models.als import contributions, directions, estimate, frequencies, model, training
 
 COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0), ("low rank", 5.0))
 
@@ -25,7 +25,7 @@ COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0),
 @contextlib.contextmanager
 def constants(**values: Any) -> Iterator[None]:
     """Other values of constants, wherever they are used."""
-    modules = (estimate, model, training, contributions)
+    modules = (frequencies, directions, estimate, model, training, contributions)
     places = [(module, name) for name in values for module in modules if hasattr(module, name)]
     before = [getattr(module, name) for module, name in places]
     for module, name in places:
@@ -37,20 +37,20 @@ def constants(**values: Any) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def without(*labels: str) -> Callable[..., training.Settings]:
+def without(*labels: str) -> Callable[..., contributions.Settings]:
     """Settings in which releases are left out."""
     usual = model.settings
 
-    def changed(*given: Any, **more: Any) -> training.Settings:
+    def changed(*given: Any, **more: Any) -> contributions.Settings:
         found = usual(*given, **more)
         kept = {name: share for name, share in found.shares.items() if name not in labels}
         shares = {name: share for name, share in kept.items() if isinstance(share, float)}
-        return replace(found, shares=training._with_steps(shares, found.n_steps))
+        return replace(found, shares=contributions._with_steps(shares, found.n_steps))
 
     return changed
 
 
-def plain_slopes(self: estimate.ItemPosterior, frequencies: estimate.ItemFrequencies) -> estimate.ItemPosterior:
+def plain_slopes(self: estimate.ItemPosterior, known: frequencies.ItemFrequencies) -> estimate.ItemPosterior:
     """In place of the two slopes: columns that say nothing."""
     return self.with_columns(np.zeros((len(self.mean), 2)), 1e-9)
 
@@ -60,7 +60,10 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "public genres too": ({}, {"features": ["genres"]}),
     "public genres and years too": ({}, {"features": ["genres", "year"]}),
     "without slopes on bias and popularity": ({"with_slopes": plain_slopes}, {}),
-    "without directions from co-occurrences": ({"settings": without(training.SECOND_MOMENT, training.EXTENSION)}, {}),
+    "without directions from co-occurrences": (
+        {"settings": without(contributions.SECOND_MOMENT, contributions.EXTENSION)},
+        {},
+    ),
     "without random probe columns": ({"PROBES": 0}, {}),
     "contributions lengthened only as residuals fall": ({"LIFT": 1.0}, {}),
     "no prior mean from the items a user has": ({"USER_PRIOR": 0.0}, {}),

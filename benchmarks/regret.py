@@ -31,7 +31,7 @@ import numpy as np
 
 import discreet
 import sparse
-from discreet.models.als import contributions, estimate, model, training
+from discreet.models.als import contributions, directions, estimate, frequencies, model, training
 from discreet.testing import InsecureSeededNoise
 
 DELTA = 1e-6
@@ -66,8 +66,8 @@ GROUPS: dict[str, list[Change]] = {
     "random probe columns": [{"PROBES": 0}, {"PROBES": 16}],
     "directions": [{"n_directions": 5}, {"n_directions": 20}],
     "clip of biases": [{"bias_clip": 0.4}, {"bias_clip": 0.75}],
-    "share of biases": [{training.BIAS: 0.5}, {training.BIAS: 1.6}],
-    "second moment": [{training.SECOND_MOMENT: 0.0}, {training.SECOND_MOMENT: 0.25}],
+    "share of biases": [{contributions.BIAS: 0.5}, {contributions.BIAS: 1.6}],
+    "second moment": [{contributions.SECOND_MOMENT: 0.0}, {contributions.SECOND_MOMENT: 0.25}],
     "users' vectors": [{"USER_VECTOR": 0.7}, {"USER_VECTOR": 2.2}],
     "item biases": [{"BIAS_SPREAD": 0.22}, {"BIAS_SPREAD": 0.55}],
     "item columns": [{"COLUMN_SPREAD": 0.07}, {"COLUMN_SPREAD": 0.18}],
@@ -75,25 +75,26 @@ GROUPS: dict[str, list[Change]] = {
 }
 
 
+FILES = (frequencies, directions, estimate, training, contributions)
 RULE = model.settings  # the one that is compared with, whatever stands in its place
 
 
-def changed(change: Change) -> Callable[..., training.Settings]:
+def changed(change: Change) -> Callable[..., contributions.Settings]:
     """The rule, with something changed."""
 
-    def rule(*given: Any, **more: Any) -> training.Settings:
+    def rule(*given: Any, **more: Any) -> contributions.Settings:
         found = RULE(*given, **more)
         steps = max(1, round(found.n_steps * change.get("steps", 1.0)))
         shares = {label: share for label, share in found.shares.items() if isinstance(share, float)}
-        if training.BIAS in change:
-            shares[training.BIAS] *= change[training.BIAS]
-        if training.SECOND_MOMENT in change:
-            shares[training.SECOND_MOMENT] = change[training.SECOND_MOMENT]
-            if not change[training.SECOND_MOMENT]:
-                shares.pop(training.EXTENSION, None)
+        if contributions.BIAS in change:
+            shares[contributions.BIAS] *= change[contributions.BIAS]
+        if contributions.SECOND_MOMENT in change:
+            shares[contributions.SECOND_MOMENT] = change[contributions.SECOND_MOMENT]
+            if not change[contributions.SECOND_MOMENT]:
+                shares.pop(contributions.EXTENSION, None)
         shares = {label: share for label, share in shares.items() if share}
         fields = {name: value for name, value in change.items() if hasattr(found, name) and name != "shares"}
-        return replace(found, shares=training._with_steps({**shares}, steps), n_steps=steps, **fields)
+        return replace(found, shares=contributions._with_steps({**shares}, steps), n_steps=steps, **fields)
 
     return rule
 
@@ -101,7 +102,7 @@ def changed(change: Change) -> Callable[..., training.Settings]:
 @contextlib.contextmanager
 def using(change: Change) -> Iterator[None]:
     """Other constants, and another rule, for a while."""
-    modules = (estimate, model, training, contributions)
+    modules = (*FILES, model)
     places = [(m, name) for name in change if name.isupper() for m in modules if hasattr(m, name)]
     before = [getattr(module, name) for module, name in places]
     usual = model.settings
@@ -160,7 +161,7 @@ def sensitivity(epsilon: float, parts: Any, draws: int) -> dict[str, Any]:
     """The relative change of the validation RMSE with half of each constant, and with twice."""
     default, found = errors({}, epsilon, parts, range(draws))[0], {}
     for name in CONSTANTS:
-        value = next(getattr(module, name) for module in (estimate, training, contributions) if hasattr(module, name))
+        value = next(getattr(module, name) for module in FILES if hasattr(module, name))
         changes = [{name: value * factor} for factor in (0.5, 2.0)]
         found[name] = [round(errors(change, epsilon, parts, range(draws))[0] / default - 1, 5) for change in changes]
         print(f"  {name:18}" + "".join(f"{change:>+9.2%}" for change in found[name]), flush=True)

@@ -22,7 +22,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.errors import DataError
 from discreet.evaluate import evaluate
-from discreet.models.als.training import GRAM, USERS
+from discreet.models.als.contributions import GRAM, USERS
 from discreet.models.private import PrivateModel
 from discreet.privacy import Ledger
 from discreet.privacy.guarantee import AdjacencyName

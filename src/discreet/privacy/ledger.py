@@ -31,8 +31,7 @@ from discreet.privacy.guarantee import (
     largest_gaussian,
     renyi_budget,
 )
-from discreet.privacy.lattice import GridArray
-from discreet.privacy.noise import Gaussian, Noise, NoiseSource, SystemNoise, described, require_noise
+from discreet.privacy.noise import Gaussian, GridArray, Noise, NoiseSource, SystemNoise, described, require_noise
 from discreet.privacy.set_union import Threshold
 from discreet.privacy.statement import Statement, ledger_table
 from discreet.privacy.store import BEGIN, Checkpoint, Entry, State, Store, Transaction, canonical

@@ -11,9 +11,8 @@ import numpy.typing as npt
 from discreet.errors import PrivacyError
 from discreet.privacy.entries import AsPrinted, EntryStatistic, Minimizer, PerturbedMinimizer, matrix_noise, noise_std
 from discreet.privacy.guarantee import Adjacency, Cost, require_adjacency
-from discreet.privacy.lattice import GridArray
 from discreet.privacy.ledger import Reservation
-from discreet.privacy.noise import Gaussian, Noise
+from discreet.privacy.noise import Gaussian, GridArray, Noise
 from discreet.privacy.selection import poisson_sample
 from discreet.privacy.set_union import SetUnion, Threshold
 from discreet.privacy.statistics import ExactSum, Stacked, Statistic

@@ -20,7 +20,8 @@ from discreet.errors import DataError, MissingExtra
 from discreet.evaluate.metrics import parse
 from discreet.evaluate.run import evaluate
 from discreet.models.als.contributions import USER_VECTOR
-from discreet.models.als.estimate import BIAS_SPREAD, COLUMN_SPREAD, KERNEL_COLUMNS, PROBES
+from discreet.models.als.directions import KERNEL_COLUMNS
+from discreet.models.als.estimate import BIAS_SPREAD, COLUMN_SPREAD, PROBES
 from discreet.models.als.model import DPALS
 from discreet.models.base import Model
 from discreet.privacy import Ledger

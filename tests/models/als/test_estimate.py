@@ -8,8 +8,8 @@ import pytest
 import discreet
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, PrivacyError
+from discreet.models.als.contributions import GRAM, USERS
 from discreet.models.als.model import DPALS
-from discreet.models.als.training import GRAM, USERS
 from discreet.testing import InsecureSeededNoise
 from tests.models.als.test_model import (
     CRITIC,

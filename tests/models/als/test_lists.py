@@ -8,7 +8,7 @@ import pytest
 import discreet
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-from discreet.models.als.training import EXTENSION, GRAM, POPULARITY, SECOND_MOMENT, STEP, settings
+from discreet.models.als.contributions import EXTENSION, GRAM, POPULARITY, SECOND_MOMENT, STEP, settings
 from discreet.models.base import Model
 from discreet.models.choices import LABELS
 from discreet.testing import ModelConformance

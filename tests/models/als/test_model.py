@@ -13,10 +13,24 @@ import discreet
 from discreet.data import Interactions
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
-from discreet.models.als.contributions import FOLDS, USER_CHOICES, USER_VECTOR, Extension, ItemStep, own_moments
-from discreet.models.als.estimate import MAGNITUDES, ItemPosterior
+from discreet.models.als.contributions import (
+    EXTENSION,
+    FOLDS,
+    GRAM,
+    PARTS,
+    SECOND_MOMENT,
+    STEP,
+    USER_CHOICES,
+    USER_VECTOR,
+    USERS,
+    Extension,
+    ItemStep,
+    own_moments,
+    settings,
+)
+from discreet.models.als.estimate import ItemPosterior
+from discreet.models.als.frequencies import MAGNITUDES
 from discreet.models.als.model import DPALS
-from discreet.models.als.training import EXTENSION, GRAM, PARTS, SECOND_MOMENT, STEP, USERS, settings
 from discreet.models.base import Model
 from discreet.privacy import Cost
 from discreet.privacy.statistics import UserBatch

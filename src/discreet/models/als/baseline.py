@@ -13,7 +13,9 @@ from discreet.data.progress import Bar
 from discreet.errors import DataError
 from discreet.kernels import Table, single_threaded_blas
 from discreet.models.als.contributions import USER_CHOICES, own_moments
-from discreet.models.als.estimate import ItemFrequencies, ItemPosterior, UserStatistics, kernel_columns
+from discreet.models.als.directions import kernel_columns
+from discreet.models.als.estimate import ItemPosterior
+from discreet.models.als.frequencies import ItemFrequencies, UserStatistics
 from discreet.models.base import NotPrivateModel
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
 from discreet.privacy.releaser import Noisy

@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.special import log_ndtr
 
-from discreet.kernels import item_posteriors, over_blocks, single_threaded_blas
-from discreet.models.spectral.estimate import Spectrum
-from discreet.privacy.releaser import Noisy, noise_edge, without_noise
+from discreet.kernels import item_posteriors, over_blocks
+from discreet.models.als.directions import standardized
+from discreet.models.als.frequencies import ItemFrequencies, Pooled, ratio
+from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
 
 # In the unit of `UserStatistics`, in which a user's ratings spread by about 1. Numbers that follow from releases are
@@ -32,178 +31,9 @@ WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against fac
 GRAM_FREEDOM = 2.0  # of the prior of users' shared Gram matrix: the relative variance of its diagonal is 1
 GRAM_LEAST = 0.1  # of a direction that noise hides, in that matrix, over what an average one has
 USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is known
-CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
-LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
 AS_EXPECTED = 10.0  # items
 SCALE_ERROR = 0.5  # relative error of the assumed sizes of columns; with .3 and .8, test errors change by about .1%
-SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
 POPULARITY = 1  # the factor that is popularity; factor 0 is the slope of biases
-MAGNITUDES = 24  # of the variance of a user's ratings: from the square of half their range down, by factors of 4
-STANDS_OUT = 4.0  # noise standard deviations: of as many numbers as MAGNITUDES, noise alone is never that large
-LEAST_UNIT = 2.0**-MAGNITUDES  # of half the range of ratings: the unit of ratings that are all the same
-
-
-def _ratio(sums: float, size: float, error: float, guess: float, spread: float) -> tuple[float, float]:
-    """An estimate of r from sums = r * size + an error, if r is about `guess` give or take `spread`; its variance."""
-    precision = (size / error) ** 2 + spread**-2
-    return (sums * size / error**2 + guess / spread**2) / precision, 1 / precision
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """Several releases of the same sums, pooled: as `Noisy`, with a standard deviation for each number."""
-
-    values: Array
-    std: Array
-
-
-@dataclass(frozen=True)
-class UserStatistics:
-    """What is known of the users, in units of half the range of ratings.
-
-    Where noise hides a number, it is what is usual for ratings: a mean in the middle of the range, a user's ratings
-    spreading by .45 about their mean, users' means with .3 of that variance.
-
-    Attributes:
-        n_users: About how many there are.
-        mean: The mean of their means.
-        within: The standard deviation of a user's ratings about their mean.
-        offset_penalty: within^2 over the variance of users' means about `mean`.
-    """
-
-    n_users: float
-    mean: float
-    within: float
-    offset_penalty: float
-
-    @classmethod
-    def of(cls, release: Noisy) -> UserStatistics:
-        """From the release of `own_moments`."""
-        (first, second, squares, degrees, means), std = release.values[:5], release.std
-        n_users, total = (first + second) / math.sqrt(2), (first - second) / math.sqrt(2)
-        n = max(float(n_users), 10.0)
-        mean, error = _ratio(total, n, std, 0.0, 0.4)
-        degrees = min(max(degrees, 0.0), n)
-        users = np.where(release.values[5:] > STANDS_OUT * std, release.values[5:], 0)
-        usual = float(np.average(4.0 ** -(np.arange(MAGNITUDES) + 0.5), weights=users)) if users.any() else 0.2
-        variance, _ = _ratio(squares, degrees, std, usual, usual)
-        variance = min(max(variance, usual / 16, LEAST_UNIT**2), 1.0)
-        about = means - n * mean**2 - variance * (n - degrees)  # n - degrees is the sum of 1 / how many ratings
-        between, _ = _ratio(about, n, 2 * std, 0.3 * variance, 0.3 * variance)
-        between = max(between, 0.01 * variance) + error
-        return cls(n, mean, math.sqrt(variance), variance / between)
-
-
-@dataclass(frozen=True)
-class ItemFrequencies:
-    """How often items occur, in users' weights.
-
-    Attributes:
-        a: What a user weighs an item by, before their weights are scaled to length 1.
-        sums: c_j, the sum of all users' weights of item j, estimated.
-        variance: Of that estimate.
-        n_users: About how many users there are.
-        log_popularity: Of items, with mean 0 over interactions, and variance 1 with that of what is not known of it.
-    """
-
-    a: Array
-    sums: Array
-    variance: Array
-    n_users: float
-    log_popularity: Array
-
-    @classmethod
-    def of(cls, a: Array, popularity: Noisy, release: Noisy, n_users: float) -> ItemFrequencies:
-        """From the releases of popularity and of weights."""
-        return cls._of(a, popularity.values * a, (popularity.std * a) ** 2, release, n_users)
-
-    def updated(self, release: Noisy, n_users: float) -> ItemFrequencies:
-        """With another release of the weights, perhaps of other users."""
-        # `sums` are expectations: noise would make the sum of what is positive too large, but not this.
-        scale = max(float(release.values @ self.sums), 1e-9) / max(float((self.sums**2).sum()), 1e-9)
-        other, variance = scale * self.sums, scale**2 * self.variance
-        # How much shares have changed, by the moments of the difference.
-        noise = release.std**2 + variance
-        total = noise + (CHANGE * other) ** 2
-        weights = (other / total) ** 2
-        excess = float((weights * ((release.values - other) ** 2 - noise)).sum())
-        error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
-        change, _ = _ratio(excess, float((weights * other**2).sum()), max(error, 1e-12), CHANGE**2, CHANGE**2)
-        return self._combined(self.a, other, variance + max(change, 0.0) * other**2, release, n_users)
-
-    @classmethod
-    def _of(cls, a: Array, other: Array, variance: Array, release: Noisy, n_users: float) -> ItemFrequencies:
-        scale = max(float(np.maximum(release.values, 0).sum()), 1e-9) / max(float(np.maximum(other, 0).sum()), 1e-9)
-        other = scale * other
-        return cls._combined(a, other, scale**2 * variance + (CHANGE * other) ** 2, release, n_users)
-
-    @classmethod
-    def _combined(cls, a: Array, other: Array, spread: Array, release: Noisy, n_users: float) -> ItemFrequencies:
-        """Combine two estimates of how often items occur, and the fact that none occurs less than never."""
-        variance = 1 / (1 / release.std**2 + 1 / spread)
-        mean = variance * (release.values / release.std**2 + other / spread)
-        sums, variance = _frequency(mean, variance)
-        log = np.log(sums / a)
-        log = log - np.average(log, weights=sums)
-        # What is not known of it counts as variance: where noise hides popularity, the column is small.
-        log /= max(float(np.sqrt(np.average(log**2 + variance / sums**2, weights=sums))), 0.5)
-        return cls(a, sums, variance, n_users, np.maximum(log, -3))
-
-    @classmethod
-    def known(cls, a: Array, sums: Array, variance: Array) -> ItemFrequencies:
-        """From what a model keeps of them, which is not the number of users."""
-        return cls(a, sums, variance, math.nan, np.zeros(len(a)))
-
-    def weighed(self, exponent: float) -> ItemFrequencies:
-        """With the weights that follow from what is known of popularity now."""
-        a = np.maximum(self.sums / self.a, 0.7) ** -exponent
-        return replace(self, a=a, sums=self.sums * (a / self.a), variance=self.variance * (a / self.a) ** 2)
-
-    def of_items(self, at: Array) -> ItemFrequencies:
-        """Those of some items, by number. -1 is an item of which nothing is known; it is taken to be rare."""
-        rare, typical = float(self.sums.min(initial=1.0)), float(self.sums.mean()) if len(self.sums) else 1.0
-        a, sums, variance, log_popularity = (
-            np.append(values, other)[at]
-            for values, other in (
-                (self.a, self.a.max(initial=1e-9)),
-                (self.sums, rare),
-                (self.variance, typical**2),
-                (self.log_popularity, -3.0),
-            )
-        )
-        return ItemFrequencies(a, sums, variance, self.n_users, log_popularity)
-
-    @cached_property
-    def squares(self) -> Array:
-        """About the sum of the squares of users' weights of each item; of one user they add up to 1."""
-        squares: Array = self.a * self.sums
-        squares *= self.n_users / squares.sum()
-        return squares
-
-
-def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
-    """The mean and the variance of numbers that are not negative and were seen with normal noise.
-
-    A few items are far more frequent than the others: the prior is a mixture of exponential distributions, whose means
-    are SCALES and whose weights are those that fit best to what was seen (by expectation maximization).
-    """
-    std = np.sqrt(variance)[:, None]
-    typical = max(float(seen.mean()), float(np.sqrt(variance.mean() / len(seen))))
-    scales = typical * SCALES
-    center = seen[:, None] - std**2 / scales
-    at = center / std
-    tail = log_ndtr(at)
-    log = std**2 / (2 * scales**2) - seen[:, None] / scales - np.log(scales) + tail
-    likelihood = np.exp(log - log.max(axis=1, keepdims=True))
-    weights = np.full(len(scales), 1 / len(scales))
-    for _ in range(50):
-        weights = weights * (1 / (likelihood @ weights) @ likelihood) / len(seen) + 1e-3 / len(scales)
-    shares = likelihood * weights / (likelihood @ weights)[:, None]
-    ratio = std * np.exp(-(at**2) / 2 - 0.5 * np.log(2 * np.pi) - tail)
-    first = np.maximum(center + ratio, 1e-3 * std)  # the moments of a normal distribution's positive part
-    second = np.maximum(center * (center + ratio) + std**2, first**2)
-    mean = (shares * first).sum(axis=1)
-    return mean, np.maximum((shares * second).sum(axis=1) - mean**2, 1e-6 * variance)
 
 
 def _noise(release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:
@@ -233,7 +63,7 @@ def _bias_spread(release: Noisy | Pooled, frequencies: ItemFrequencies, before: 
     excess = (release.values - c * before) ** 2 - noise
     size = float((weights * c**2).sum())
     error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
-    return max(_ratio(float((weights * excess).sum()), size, error, BIAS_SPREAD**2, BIAS_SPREAD**2)[0], 1e-4)
+    return max(ratio(float((weights * excess).sum()), size, error, BIAS_SPREAD**2, BIAS_SPREAD**2)[0], 1e-4)
 
 
 ByItem = tuple[Array, Array]  # a matrix for each item: a size (items), times the same matrix (k, k) for all
@@ -283,7 +113,7 @@ class ItemPosterior:
 
     def priors(self, frequencies: ItemFrequencies) -> Array:
         """The prior mean of the vectors of users who chose an item: users like what is similar to what they have."""
-        return USER_PRIOR * _standardized(self.factors, frequencies)
+        return USER_PRIOR * standardized(self.factors, frequencies)
 
     @classmethod
     def from_bias(cls, release: Noisy | Pooled, frequencies: ItemFrequencies, features: Array) -> ItemPosterior:
@@ -376,7 +206,7 @@ class ItemPosterior:
         if excess <= limit * chance + NOISE_ERROR * float((weights * own).sum()):
             return 0.0
         usual = PROBE_SPREAD**2
-        return max(_ratio(excess, float((weights * gains).sum()), chance, usual, usual)[0], 1e-6)
+        return max(ratio(excess, float((weights * gains).sum()), chance, usual, usual)[0], 1e-6)
 
 
 @dataclass(frozen=True)
@@ -490,7 +320,7 @@ def _shrunken(gram: Pooled, usual: Array) -> Array:
     """
     variance = np.diagonal(gram.std) ** 2
     size = float((usual**2 / variance).sum())
-    factor, _ = _ratio(float((usual * np.diagonal(gram.values) / variance).sum()), size, math.sqrt(size), 1.0, 1.0)
+    factor, _ = ratio(float((usual * np.diagonal(gram.values) / variance).sum()), size, math.sqrt(size), 1.0, 1.0)
     mean = np.diag(usual) * max(factor, 0.5)
     spread = np.outer(np.diagonal(mean), np.diagonal(mean)) / GRAM_FREEDOM
     found: Array = mean + spread / (spread + gram.std**2 / 2) * (gram.values - mean)
@@ -594,137 +424,3 @@ class Observation:
         """Of the first n columns alone."""
         gain, noise = self.gain[:n, :n], self.noise[:n, :n]
         return replace(self, sums=self.sums[:, :n], gain=gain, noise=noise, vectors=self.vectors[: n - 1])
-
-
-# -- directions of taste
-
-
-def _leading(matrix: Array, edge: float, n: int, skip: int) -> tuple[Array, Array]:
-    """Eigenvalues above the noise's edge, with the inflation by noise undone, and their eigenvectors."""
-    m = len(matrix)
-    with single_threaded_blas():
-        values, vectors = eigh(matrix, subset_by_index=[max(m - n - skip, 0), m - 1])
-    values, vectors = values[::-1][skip:], vectors[:, ::-1][:, skip:]
-    kept = values > LEAST_EIGENVALUE * edge
-    return without_noise(values[kept], edge), vectors[:, kept]
-
-
-@dataclass(frozen=True)
-class Directions:
-    """Directions of taste, from what is chosen together. The first direction is popularity, and left out.
-
-    Attributes:
-        loadings: (items, directions): a user's weights times these say where they stand, with variance 1 over users.
-        places: (items, directions): other loadings times these say how the two places of a user correlate.
-    """
-
-    loadings: Array
-    places: Array
-
-    @property
-    def n(self) -> int:
-        """How many there are."""
-        return int(self.loadings.shape[1])
-
-    @classmethod
-    def of(cls, moment: Noisy, frequent: Array, frequencies: ItemFrequencies, most: int) -> Directions:
-        """From the second moment of users' weights of frequent items."""
-        c = frequencies.sums[frequent]
-        damped = c / (c + 0.4 * frequencies.sums.mean())  # there is little to see in rarer items
-        edge = moment.std * float(np.sqrt(2 * (damped**4).sum()))
-        values, vectors = _leading(damped[:, None] * moment.values * damped, edge, most, skip=1)
-        loadings, places = np.zeros((2, len(frequencies.sums), len(values)))
-        sizes = np.sqrt(values / frequencies.n_users)
-        loadings[frequent] = vectors * damped[:, None] / sizes
-        places[frequent] = vectors / damped[:, None] * sizes
-        return cls(loadings, places)
-
-    @classmethod
-    def along(cls, spectrum: Spectrum, frequent: Array, n_items: int, most: int, least: float) -> Directions:
-        """Along the directions of choices of frequent items in which users vary most, and by more than `least`."""
-        n = min(int(np.count_nonzero(spectrum.variances > least)), most)
-        order = np.argsort(-spectrum.variances, kind="stable")[:n]
-        loadings, places = np.zeros((2, n_items, n))
-        sizes = np.sqrt(spectrum.variances[order])
-        loadings[frequent] = spectrum.vectors[:, order] / sizes
-        places[frequent] = spectrum.vectors[:, order] * sizes
-        return cls(loadings, places)
-
-    def columns(self, release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:
-        """Where items stand, from the release of `Extension`: of variance 1 over interactions."""
-        c = frequencies.sums[:, None]
-        centered = release.values - c * (release.values.sum(axis=0) / c.sum())
-        noise = release.std**2 + frequencies.squares[:, None] / self.n
-        weights = (c / noise) ** 2
-        spread = np.maximum((weights * (centered**2 - noise)).sum(axis=0) / (weights * c**2).sum(axis=0), 1e-6)
-        return _standardized(centered * c * spread / (c**2 * spread + noise), frequencies)
-
-
-def _standardized(columns: Array, frequencies: ItemFrequencies) -> Array:
-    """With mean 0 and variance 1 over interactions."""
-    columns = columns - np.average(columns, axis=0, weights=frequencies.sums)
-    return columns / np.maximum(np.sqrt(np.average(columns**2, axis=0, weights=frequencies.sums)), 1e-9)
-
-
-def residual_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequencies, n: int) -> Array:
-    """Item columns: what users rate higher, or lower, together than their biases say.
-
-    If residuals are u . v with users' u of unit variance, the second moment of w e at (j, k) is v_j . v_k times the
-    sum over users of w_j w_k, which is about c_j c_k / (number of users). This gives the scale of v.
-    """
-    edge = float(noise_edge(moment.std, len(frequent)))
-    values, vectors = _leading(moment.values, edge, n, skip=0)
-    columns = np.zeros((len(frequencies.sums), len(values)))
-    columns[frequent] = vectors * np.sqrt(values * frequencies.n_users) / frequencies.sums[frequent, None]
-    return columns
-
-
-# -- columns for tastes that are not linear in what is known of the items: they cost no privacy
-
-LANDMARKS, KERNEL_COLUMNS = 250, 30  # more of either change little
-KERNEL_LENGTH = 2.0  # items are alike if they differ by less than so many standard deviations, in all numbers together
-KERNEL_BLOCK = 1 << 10  # items at a time and thread
-
-
-def kernel_columns(vectors: Array, weights: Array, n_jobs: int | None = None) -> Array:
-    """Columns (items, 30 at most) whose inner products are about exp(-|z - z'|^2 / 2).
-
-    z are the items' vectors, each column divided by KERNEL_LENGTH standard deviations. Fitting a Gaussian process with
-    this kernel to a user's ratings lets them like whatever resembles the items they liked. Its Nystroem approximation
-    is a ridge regression on these columns, of which the leading ones over interactions are kept.
-
-    Args:
-        vectors: What is known of the items, (items, k).
-        weights: How often they occur.
-        n_jobs: Threads, in scikit-learn's meaning.
-    """
-    share = weights / weights.sum()
-    centered = vectors - share @ vectors
-    z = centered / (KERNEL_LENGTH * np.sqrt(np.maximum(share @ centered**2, 1e-18)))
-    n = min(LANDMARKS, int(np.count_nonzero(share)))
-    at = np.sort(np.random.default_rng(0).choice(len(z), n, replace=False, p=share))
-    with single_threaded_blas():
-        values, axes = np.linalg.eigh(_kernel(z[at], z[at]))
-    # Below the floor, rounding in single precision is most of an eigenvector.
-    root = (axes / np.sqrt(np.maximum(values, 1e-4))).astype(np.float32)
-    z, share = z.astype(np.float32), share.astype(np.float32)
-
-    def columns_of(block: slice) -> tuple[Array, Array]:
-        columns = _kernel(z[block], z[at]) @ root
-        return columns, columns.T @ (share[block, None] * columns)
-
-    blocks = [slice(first, first + KERNEL_BLOCK) for first in range(0, len(z), KERNEL_BLOCK)]
-    columns, moments = zip(*over_blocks(columns_of, blocks, n_jobs), strict=True)
-    with single_threaded_blas():
-        axes = np.linalg.eigh(np.sum(moments, axis=0, dtype=np.float64))[1]
-    leading = axes[:, ::-1][:, :KERNEL_COLUMNS].astype(np.float32)
-    found: Array = np.concatenate(list(over_blocks(lambda some: some @ leading, columns, n_jobs)))
-    return found
-
-
-def _kernel(a: Array, b: Array) -> Array:
-    products = a @ b.T
-    products -= (a**2).sum(axis=1)[:, None] / 2
-    products -= (b**2).sum(axis=1) / 2
-    kernel: Array = np.exp(np.minimum(products, 0, out=products), out=products)
-    return kernel

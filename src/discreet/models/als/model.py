@@ -18,15 +18,17 @@ from discreet.data.catalogue import Catalogue, item_features, to_library
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import single_threaded_blas
-from discreet.models.als.contributions import USER_CHOICES, USER_VECTOR
-from discreet.models.als.estimate import BIAS_SPREAD, MAGNITUDES, ItemFrequencies, ItemPosterior, kernel_columns
+from discreet.models.als.contributions import BIAS, GRAM, STEP, USER_CHOICES, USER_VECTOR, USERS, Settings, settings
+from discreet.models.als.directions import kernel_columns
+from discreet.models.als.estimate import BIAS_SPREAD, ItemPosterior
+from discreet.models.als.frequencies import MAGNITUDES, ItemFrequencies
 from discreet.models.als.knowledge import Knowledge, StepInformation
-from discreet.models.als.training import BIAS, GRAM, STEP, USERS, Settings, Training, settings
+from discreet.models.als.training import Training
 from discreet.models.base import learned_by, require_ratings
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel, require_sound
-from discreet.models.spectral.estimate import COMMON_TASTE
+from discreet.models.taste import COMMON_TASTE
 from discreet.privacy import Plan, Releaser
 from discreet.recommend.serving import Variance
 from discreet.typing import Array

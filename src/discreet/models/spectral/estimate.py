@@ -15,11 +15,8 @@ from discreet.kernels import single_threaded_blas
 from discreet.models.centering import RATINGS_PER_USER
 from discreet.models.eigen import PENALTY, rating_directions
 from discreet.models.fold_in import Penalty, RidgeFoldIn
-from discreet.models.taste import COMMON_TASTE, Spectrum
 from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
-
-__all__ = ["COMMON_TASTE", "Spectrum"]  # moved
 
 TRUST = 4.0  # times a rating's variance: how large the noise of a covariance's eigenvalues may get by dividing
 LEAST_VARIANCE = 0.05  # of an item, relative to the largest covariance

@@ -1,0 +1,185 @@
+"""The public side of DPALS, first releases: how many users there are, how ratings spread, how often items occur.
+
+All of it is computed from releases.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from discreet.privacy.releaser import Noisy
+from discreet.typing import Array
+
+CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
+SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
+MAGNITUDES = 24  # of the variance of a user's ratings: from the square of half their range down, by factors of 4
+STANDS_OUT = 4.0  # noise standard deviations: of as many numbers as MAGNITUDES, noise alone is never that large
+LEAST_UNIT = 2.0**-MAGNITUDES  # of half the range of ratings: the unit of ratings that are all the same
+
+
+def ratio(sums: float, size: float, error: float, guess: float, spread: float) -> tuple[float, float]:
+    """An estimate of r from sums = r * size + an error, if r is about `guess` give or take `spread`; its variance."""
+    precision = (size / error) ** 2 + spread**-2
+    return (sums * size / error**2 + guess / spread**2) / precision, 1 / precision
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Several releases of the same sums, pooled: as `Noisy`, with a standard deviation for each number."""
+
+    values: Array
+    std: Array
+
+
+@dataclass(frozen=True)
+class UserStatistics:
+    """What is known of the users, in units of half the range of ratings.
+
+    Where noise hides a number, it is what is usual for ratings: a mean in the middle of the range, a user's ratings
+    spreading by .45 about their mean, users' means with .3 of that variance.
+
+    Attributes:
+        n_users: About how many there are.
+        mean: The mean of their means.
+        within: The standard deviation of a user's ratings about their mean.
+        offset_penalty: within^2 over the variance of users' means about `mean`.
+    """
+
+    n_users: float
+    mean: float
+    within: float
+    offset_penalty: float
+
+    @classmethod
+    def of(cls, release: Noisy) -> UserStatistics:
+        """From the release of `own_moments`."""
+        (first, second, squares, degrees, means), std = release.values[:5], release.std
+        n_users, total = (first + second) / math.sqrt(2), (first - second) / math.sqrt(2)
+        n = max(float(n_users), 10.0)
+        mean, error = ratio(total, n, std, 0.0, 0.4)
+        degrees = min(max(degrees, 0.0), n)
+        users = np.where(release.values[5:] > STANDS_OUT * std, release.values[5:], 0)
+        usual = float(np.average(4.0 ** -(np.arange(MAGNITUDES) + 0.5), weights=users)) if users.any() else 0.2
+        variance, _ = ratio(squares, degrees, std, usual, usual)
+        variance = min(max(variance, usual / 16, LEAST_UNIT**2), 1.0)
+        about = means - n * mean**2 - variance * (n - degrees)  # n - degrees is the sum of 1 / how many ratings
+        between, _ = ratio(about, n, 2 * std, 0.3 * variance, 0.3 * variance)
+        between = max(between, 0.01 * variance) + error
+        return cls(n, mean, math.sqrt(variance), variance / between)
+
+
+@dataclass(frozen=True)
+class ItemFrequencies:
+    """How often items occur, in users' weights.
+
+    Attributes:
+        a: What a user weighs an item by, before their weights are scaled to length 1.
+        sums: c_j, the sum of all users' weights of item j, estimated.
+        variance: Of that estimate.
+        n_users: About how many users there are.
+        log_popularity: Of items, with mean 0 over interactions, and variance 1 with that of what is not known of it.
+    """
+
+    a: Array
+    sums: Array
+    variance: Array
+    n_users: float
+    log_popularity: Array
+
+    @classmethod
+    def of(cls, a: Array, popularity: Noisy, release: Noisy, n_users: float) -> ItemFrequencies:
+        """From the releases of popularity and of weights."""
+        return cls._of(a, popularity.values * a, (popularity.std * a) ** 2, release, n_users)
+
+    def updated(self, release: Noisy, n_users: float) -> ItemFrequencies:
+        """With another release of the weights, perhaps of other users."""
+        # `sums` are expectations: noise would make the sum of what is positive too large, but not this.
+        scale = max(float(release.values @ self.sums), 1e-9) / max(float((self.sums**2).sum()), 1e-9)
+        other, variance = scale * self.sums, scale**2 * self.variance
+        # How much shares have changed, by the moments of the difference.
+        noise = release.std**2 + variance
+        total = noise + (CHANGE * other) ** 2
+        weights = (other / total) ** 2
+        excess = float((weights * ((release.values - other) ** 2 - noise)).sum())
+        error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
+        change, _ = ratio(excess, float((weights * other**2).sum()), max(error, 1e-12), CHANGE**2, CHANGE**2)
+        return self._combined(self.a, other, variance + max(change, 0.0) * other**2, release, n_users)
+
+    @classmethod
+    def _of(cls, a: Array, other: Array, variance: Array, release: Noisy, n_users: float) -> ItemFrequencies:
+        scale = max(float(np.maximum(release.values, 0).sum()), 1e-9) / max(float(np.maximum(other, 0).sum()), 1e-9)
+        other = scale * other
+        return cls._combined(a, other, scale**2 * variance + (CHANGE * other) ** 2, release, n_users)
+
+    @classmethod
+    def _combined(cls, a: Array, other: Array, spread: Array, release: Noisy, n_users: float) -> ItemFrequencies:
+        """Combine two estimates of how often items occur, and the fact that none occurs less than never."""
+        variance = 1 / (1 / release.std**2 + 1 / spread)
+        mean = variance * (release.values / release.std**2 + other / spread)
+        sums, variance = _frequency(mean, variance)
+        log = np.log(sums / a)
+        log = log - np.average(log, weights=sums)
+        # What is not known of it counts as variance: where noise hides popularity, the column is small.
+        log /= max(float(np.sqrt(np.average(log**2 + variance / sums**2, weights=sums))), 0.5)
+        return cls(a, sums, variance, n_users, np.maximum(log, -3))
+
+    @classmethod
+    def known(cls, a: Array, sums: Array, variance: Array) -> ItemFrequencies:
+        """From what a model keeps of them, which is not the number of users."""
+        return cls(a, sums, variance, math.nan, np.zeros(len(a)))
+
+    def weighed(self, exponent: float) -> ItemFrequencies:
+        """With the weights that follow from what is known of popularity now."""
+        a = np.maximum(self.sums / self.a, 0.7) ** -exponent
+        return replace(self, a=a, sums=self.sums * (a / self.a), variance=self.variance * (a / self.a) ** 2)
+
+    def of_items(self, at: Array) -> ItemFrequencies:
+        """Those of some items, by number. -1 is an item of which nothing is known; it is taken to be rare."""
+        rare, typical = float(self.sums.min(initial=1.0)), float(self.sums.mean()) if len(self.sums) else 1.0
+        a, sums, variance, log_popularity = (
+            np.append(values, other)[at]
+            for values, other in (
+                (self.a, self.a.max(initial=1e-9)),
+                (self.sums, rare),
+                (self.variance, typical**2),
+                (self.log_popularity, -3.0),
+            )
+        )
+        return ItemFrequencies(a, sums, variance, self.n_users, log_popularity)
+
+    @cached_property
+    def squares(self) -> Array:
+        """About the sum of the squares of users' weights of each item; of one user they add up to 1."""
+        squares: Array = self.a * self.sums
+        squares *= self.n_users / squares.sum()
+        return squares
+
+
+def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
+    """The mean and the variance of numbers that are not negative and were seen with normal noise.
+
+    A few items are far more frequent than the others: the prior is a mixture of exponential distributions, whose means
+    are SCALES and whose weights are those that fit best to what was seen (by expectation maximization).
+    """
+    std = np.sqrt(variance)[:, None]
+    typical = max(float(seen.mean()), float(np.sqrt(variance.mean() / len(seen))))
+    scales = typical * SCALES
+    center = seen[:, None] - std**2 / scales
+    at = center / std
+    tail = log_ndtr(at)
+    log = std**2 / (2 * scales**2) - seen[:, None] / scales - np.log(scales) + tail
+    likelihood = np.exp(log - log.max(axis=1, keepdims=True))
+    weights = np.full(len(scales), 1 / len(scales))
+    for _ in range(50):
+        weights = weights * (1 / (likelihood @ weights) @ likelihood) / len(seen) + 1e-3 / len(scales)
+    shares = likelihood * weights / (likelihood @ weights)[:, None]
+    ratio = std * np.exp(-(at**2) / 2 - 0.5 * np.log(2 * np.pi) - tail)
+    first = np.maximum(center + ratio, 1e-3 * std)  # the moments of a normal distribution's positive part
+    second = np.maximum(center * (center + ratio) + std**2, first**2)
+    mean = (shares * first).sum(axis=1)
+    return mean, np.maximum((shares * second).sum(axis=1) - mean**2, 1e-6 * variance)
