@@ -358,7 +358,8 @@ class Recipe:
             if rows is not None and rows.pair is not None:
                 said = f"user {rows.pair[0]!r} has item {rows.pair[1]!r} more than once"
             raise DataError(
-                f"on_duplicate: {said}; pass on_duplicate= (last, first, mean or sum), or remove the repeats"
+                f"on_duplicate: {said}; pass on_duplicate='last' or another policy (first, mean, sum), or remove the "
+                "repeats"
             )
         if self.on_invalid == "raise" and counts.outside:
             raise DataError(
