@@ -197,6 +197,12 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
         (["--model", "als", "--set", "epsilon=1"], "ALS is not private: it has no epsilon", 2),
         (["--model", "als", "--delta", "1e-6"], "ALS is not private: it has no delta", 2),
         (["--model", "als", "--ledger", "l.db"], "takes no ledger", 2),
+        ([*PRIVATE, "--ledger-name", "first"], "--ledger-name: it names a ledger in a database; give the database", 2),
+        (
+            ["--model", "als", "--on-invalid", "clip"],
+            "--on-invalid clip has nothing to clip to without --range; give it, or give --on-invalid drop",
+            1,
+        ),
         (["--model", "als", "--set", "ranks=3"], "no parameter 'ranks'; it has rank, regularization", 2),
         (["--model", "als", "--set", "rank=many"], "rank needs", 2),
         (["--model", "als", "--set", "rank"], "name=value", 2),

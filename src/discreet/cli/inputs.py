@@ -220,6 +220,8 @@ class Budget:
 
     def open(self, model: type["Model"]) -> "Ledger | None":
         """The ledger that pays for a model."""
+        if self.ledger is None and self.ledger_name != "default":
+            raise Misuse("--ledger-name: it names a ledger in a database; give the database with --ledger")
         if self.ledger is None:
             return None
         if not is_private(model):

@@ -279,7 +279,7 @@ class Interactions(Declared):
             if outside:
                 raise DataError(
                     f"value_range: {outside} values lie outside ({low:g}, {high:g}); read the table with this "
-                    "range and on_invalid='clip' or 'drop'"
+                    "range and on_invalid='clip' or on_invalid='drop'"
                 )
             changed = replace(changed, value_range=(low, high))
         return changed

@@ -316,7 +316,7 @@ class Recipe:
                 )
         elif self.on_invalid == "clip" and self.value_range is None:
             raise DataError(
-                "on_invalid='clip' has nothing to clip to without value_range=; give it, or 'drop' such rows"
+                "on_invalid='clip' has nothing to clip to without value_range=; give it, or pass on_invalid='drop'"
             )
 
     @property
@@ -342,7 +342,7 @@ class Recipe:
             raise DataError(
                 f"value: {counts.dropped} rows cannot be read, have no user, item, value or time, or a value that is "
                 f"not finite or outside value_range=({low:g}, {high:g}). Correct them, or pass on_invalid='drop' to "
-                "leave such rows out or 'clip' to move them into value_range"
+                "leave such rows out, or on_invalid='clip' to move them into value_range"
             )
         if self.on_unknown == "raise" and counts.unknown:
             about = "1 row is about an item" if counts.unknown == 1 else f"{counts.unknown:,} rows are about items"
@@ -358,12 +358,13 @@ class Recipe:
             if rows is not None and rows.pair is not None:
                 said = f"user {rows.pair[0]!r} has item {rows.pair[1]!r} more than once"
             raise DataError(
-                f"on_duplicate: {said}; pass on_duplicate='last', 'first', 'mean' or 'sum', or remove the repeats"
+                f"on_duplicate: {said}; pass on_duplicate='last' or another policy (first, mean, sum), or remove the "
+                "repeats"
             )
         if self.on_invalid == "raise" and counts.outside:
             raise DataError(
                 f"on_duplicate='sum': {counts.outside} sums lie outside value_range=({low:g}, {high:g}); declare a "
-                "range for the sums, or pass on_invalid='clip' or 'drop'"
+                "range for the sums, or pass on_invalid='clip' or on_invalid='drop'"
             )
         if not counts.kept:
             raise DataError(
