@@ -108,7 +108,7 @@ def speed() -> None:
 
             matrix = csr_matrix((data.values, data.indices.astype(np.int32), data.indptr))
             start = time.perf_counter()
-            with discreet.kernels.single_threaded_blas():
+            with discreet.parallel.single_threaded_blas():
                 AlternatingLeastSquares(factors=100, iterations=15, num_threads=2).fit(matrix, show_progress=False)
             seconds["implicit's ALS"] = time.perf_counter() - start
         found = ", ".join(f"{key} {value:.1f} s" for key, value in seconds.items())

@@ -27,13 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet
-from discreet.kernels import single_threaded_blas
 from discreet.models.eigen import simplex
 from discreet.models.one_bit import estimate, model
 from discreet.models.one_bit.contributions import TrueBits
 from discreet.models.one_bit.estimate import DECREASE, LONGEST, MEMORY, SHORTEST, Problem, default_radius, minimize
 from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed
 from discreet.papers.one_bit import MEAN_RATING, accuracies, relative_error, watched
+from discreet.parallel import single_threaded_blas
 
 Array = NDArray[Any]
 Figures = dict[str, Any]

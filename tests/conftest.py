@@ -11,7 +11,7 @@ import pytest
 from tests import postgres
 
 # The workers of pytest-xdist use all cores already: more threads of BLAS would only wait for each other. The variable
-# is read when NumPy is imported; tests/kernels/test_library.py sets several threads itself.
+# is read when NumPy is imported; tests/test_parallel.py sets several threads itself.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # for type checkers; each family lists its models itself
     from discreet.data import Interactions as Interactions
     from discreet.data import observed_items_are_public as observed_items_are_public
     from discreet.data import read as read
-    from discreet.data.progress import on_progress as on_progress
     from discreet.evaluate import CallableModule
     from discreet.models.als import *
     from discreet.models.baselines import DPMeanRating as DPMeanRating
@@ -39,6 +38,7 @@ if TYPE_CHECKING:  # for type checkers; each family lists its models itself
     from discreet.models.spectral import *
     from discreet.models.spectral.pca import DPPCA as DPPCA
     from discreet.models.storage import load as load
+    from discreet.parallel import on_progress as on_progress
     from discreet.privacy import Gaussian as Gaussian
     from discreet.privacy import Guarantee as Guarantee
     from discreet.privacy import L2Laplace as L2Laplace
@@ -69,7 +69,7 @@ _HOME = {
     "account": "discreet.privacy.guarantee",
     "load": "discreet.models.storage",
     "observed_items_are_public": "discreet.data",
-    "on_progress": "discreet.data.progress",
+    "on_progress": "discreet.parallel",
     "private_regressions": "discreet.models.als",
     "read": "discreet.data",
     "select_items": "discreet.models.private_items",

@@ -24,7 +24,7 @@ from discreet.data.sources import GUESS, Columns, choose
 from discreet.data.spark import INLINE, Broadcast, chunks, read_partition
 from discreet.engine.spark import BLOCK_UNITS, CHECKSUM, DIGEST, Layout, emitted, put_together, stored_rows
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels import blas_libraries
+from discreet.parallel import blas_libraries
 from discreet.testing import InsecureSeededNoise
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'discreet[spark]'")

@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_limits
 
 import discreet
 from discreet.errors import DataError, DiscreetError, UnknownItem
-from discreet.kernels import blas_libraries
 from discreet.models.als import ALS
 from discreet.models.baselines import Popularity
 from discreet.models.fold_in import RidgeFoldIn
+from discreet.parallel import blas_libraries
 from discreet.recommend import serving
 from tests.recommend.conftest import MODELS, N_ITEMS
 

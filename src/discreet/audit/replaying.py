@@ -29,8 +29,8 @@ from scipy.special import log_ndtr
 
 from discreet.audit.report import Finding
 from discreet.data.interactions import Interactions
-from discreet.data.progress import Bar, _quiet
 from discreet.models.base import DERIVED
+from discreet.parallel import Bar, _quiet
 from discreet.privacy import (
     Cost,
     Gaussian,

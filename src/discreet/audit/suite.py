@@ -20,11 +20,11 @@ from discreet.audit.subjects import Subject
 from discreet.audit.tainting import taint
 from discreet.audit.zoo import MUTANTS, Caught, Mutant
 from discreet.data.interactions import Interactions
-from discreet.data.progress import Bar
 from discreet.data.synthetic import movielens_like
 from discreet.errors import DataError
 from discreet.models.private import PrivateModel
 from discreet.models.spectral import DPSVD
+from discreet.parallel import Bar
 from discreet.privacy.noise import InsecureSeededNoise, SystemNoise
 
 Effort = Literal["quick", "full"]

@@ -71,7 +71,8 @@ def doctor() -> None:
     import numpy as np
 
     from discreet.data.archives import folders
-    from discreet.kernels import instruction_set, n_threads
+    from discreet.kernels import instruction_set
+    from discreet.parallel import n_threads
     from discreet.privacy.statement import PACKAGES, installed
 
     results = {name: check() for name, check in CHECKS.items()}

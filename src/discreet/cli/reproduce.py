@@ -104,8 +104,8 @@ def _check_data(one: "Reproduction", data: str | None, source: Path | None, gene
 
 def _measured(one: "Reproduction", options: "Options", out: Path | None) -> "Results":
     """All rows: those in the file, and the missing ones, written as they are measured."""
-    from discreet.data.progress import Bar
     from discreet.papers.report import Results
+    from discreet.parallel import Bar
 
     command = ["discreet", "reproduce", one.name, *options.flags, *([] if out is None else ["--out", str(out)])]
     results = Results(one, out, shlex.join(command))

@@ -22,8 +22,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
-from discreet.data.progress import Bar
 from discreet.errors import DataError
+from discreet.parallel import Bar
 
 log = logging.getLogger("discreet")
 

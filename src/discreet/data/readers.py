@@ -24,7 +24,6 @@ from discreet.data import interactions, sources, sql, texts
 from discreet.data.assembly import Assembler, Rows, in_memory
 from discreet.data.catalogue import OBSERVED, PRIVATE, Catalogue, Ids, numpy_of, observed_items_are_public, plain, typed
 from discreet.data.interactions import Allocate, Interactions, Report, check_range, inner_range
-from discreet.data.progress import Bar
 from discreet.data.sources import (
     CERTAIN,
     GUESS,
@@ -41,6 +40,7 @@ from discreet.data.sources import (
 from discreet.data.sql import SELECT
 from discreet.data.texts import Mask
 from discreet.errors import DataError
+from discreet.parallel import Bar
 from discreet.typing import Array
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from discreet import kernels
 from discreet.data.interactions import Interactions, ranks
 from discreet.errors import DataError
 from discreet.hashing import ODD, mixed
-from discreet.kernels import each_block, n_threads, over_blocks
+from discreet.parallel import each_block, n_threads, over_blocks
 from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array, Words

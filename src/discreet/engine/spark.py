@@ -21,7 +21,7 @@ from discreet.data.catalogue import smallest_unsigned
 from discreet.data.spark import Broadcast, SparkInteractions, settings
 from discreet.engine.batches import Blocks, parts
 from discreet.errors import PrivacyError
-from discreet.kernels import single_threaded_blas
+from discreet.parallel import single_threaded_blas
 from discreet.privacy.determinism import machine_kernels, require_sound_arithmetic
 from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch

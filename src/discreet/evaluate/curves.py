@@ -17,7 +17,6 @@ from sklearn.base import clone
 
 from discreet.data import Interactions, splits
 from discreet.data.catalogue import to_library
-from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra, PrivacyError
 from discreet.evaluate.metrics import Metric, best_models, parse
 from discreet.evaluate.result import ON_PLOTS, new_axes, number
@@ -27,6 +26,7 @@ from discreet.models.als import ALS
 from discreet.models.base import Model
 from discreet.models.baselines import DPMeanRating, DPPopularity, MeanRating, Popularity
 from discreet.models.recommender import Recommender
+from discreet.parallel import Bar, quiet
 from discreet.privacy import Ledger
 from discreet.privacy.noise import InsecureSeededNoise
 from discreet.privacy.statement import CSS as STATEMENT_CSS

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from discreet.data.progress import quiet
 from discreet.engine import LocalBlocks
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate.metrics import Collected, Metric, Task, collect, parse
 from discreet.evaluate.result import Evaluation, Score
+from discreet.parallel import quiet
 from discreet.privacy import Guarantee, Ledger, MeanSum, Noisy, Plan, Releaser
 from discreet.privacy.guarantee import account
 from discreet.typing import Floats

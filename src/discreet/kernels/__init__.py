@@ -7,29 +7,26 @@ the same bits for any number of threads, and whatever rows are beside them.
 
 from __future__ import annotations
 
+import ctypes
+import math
+import sys
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from discreet.kernels.library import (
-    PAD,
-    Struct,
-    aligned,
-    blas_libraries,
-    each_block,
-    function,
-    instruction_set,
-    n_threads,
-    over_blocks,
-    single_threaded_blas,
-)
+from discreet.parallel import each_block, n_threads, single_threaded_blas
 from discreet.typing import Array
 
-__all__ = ["blas_libraries", "each_block", "instruction_set", "n_threads", "over_blocks", "single_threaded_blas"]
-
+NAME = {"darwin": "kernels.dylib", "win32": "kernels.dll"}.get(sys.platform, "kernels.so")
+KINDS: dict[Any, Any] = {np.dtype(np.float32): ("f32", ctypes.c_float), np.dtype(np.float64): ("f64", ctypes.c_double)}
+PAD = 16  # numbers that the rows of a table are a multiple of
+LINE = 64  # bytes of a cache line, and of the widest register
 ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
 ROWS = 1 << 12  # at most
 TOGETHER = 128  # users whose scores share what is in a cache
@@ -40,6 +37,77 @@ Bound = tuple[float, float, int]  # step, limit and largest, as `truncate` takes
 Bounded = tuple[Array, Bound]
 ITEM_BYTES = 1 << 20  # of what is known of the items that a thread takes at a time
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
+
+
+# -- the compiled library, whose calls release the interpreter lock; hatch_build.py makes it from the C files here
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    path = Path(__file__).with_name(NAME)
+    if not path.exists():
+        raise ImportError(f"{path} is missing: install discreet with pip, or run python hatch_build.py in its folder")
+    return ctypes.CDLL(str(path))
+
+
+@cache
+def instruction_set() -> str:
+    """The instruction set that the kernels use here: "v2", "v3" or "v4" of x86-64, "v0" for other processors."""
+    return f"v{_library().instruction_set()}"
+
+
+@cache
+def function(name: str, dtype: Any = None) -> Callable[..., int]:
+    """A function of the library: for numbers of a type, by the best instructions; without a type, one that is for all.
+
+    It takes arrays, structs, numbers, and None for no array, and returns a 64-bit integer, if it returns anything.
+    """
+    found = getattr(_library(), name if dtype is None else f"{name}_{KINDS[np.dtype(dtype)][0]}_{instruction_set()}")
+    found.restype = ctypes.c_int64
+    return lambda *given: found(*map(_argument, given))
+
+
+def _place(array: Any) -> int:
+    """Where an array begins."""
+    if not array.flags.c_contiguous:
+        raise ValueError("kernels take contiguous arrays")
+    if array.flags.writeable and array.size:  # a third of the time, which threads wait for
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    return int(array.ctypes.data)
+
+
+def _argument(given: Any) -> Any:
+    if isinstance(given, np.ndarray):
+        return ctypes.c_void_p(_place(given))
+    if isinstance(given, float):
+        return ctypes.c_double(given)
+    return ctypes.c_int64(given) if isinstance(given, int) else given
+
+
+@cache
+def _layout(fields: tuple[tuple[str, Any], ...]) -> Any:
+    return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+
+
+class Struct:
+    """A C struct, passed by value: pointers to arrays, which it keeps alive, 64-bit integers, and floats of a type."""
+
+    def __init__(self, dtype: Any = np.float64, **fields: Any) -> None:
+        kinds = {float: KINDS[np.dtype(dtype)][1], int: ctypes.c_int64}
+        layout = tuple((name, kinds.get(type(value), ctypes.c_void_p)) for name, value in fields.items())
+        places = (_place(value) if isinstance(value, np.ndarray) else value for value in fields.values())
+        self.fields, self._as_parameter_ = fields, _layout(layout)(*places)
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Zeros that begin with a cache line."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + LINE, np.uint8)
+    first = -memory.ctypes.data % LINE
+    return np.asarray(memory[first : first + size].view(dtype).reshape(shape))
+
+
+# -- what it computes
 
 
 @dataclass(frozen=True)

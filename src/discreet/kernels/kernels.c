@@ -1,6 +1,6 @@
 // What is done for each user, or each item, by itself: ridge regressions, conjugate gradients, the best items.
 //
-// This file is compiled once for each instruction set (-DSET=...), and `library.py` calls the functions of the best one
+// This file is compiled once for each instruction set (-DSET=...), and `kernels/__init__.py` calls the functions of the best one
 // that the processor has. It must not be compiled with -ffast-math: sums are written in the order they are meant in.
 
 #include "common.h"

@@ -22,8 +22,8 @@ from discreet.data.interactions import Interactions, is_spark
 from discreet.data.readers import read
 from discreet.data.spark import SparkInteractions
 from discreet.errors import DataError, ModelError, NotFitted, PrivacyError
-from discreet.kernels import n_threads, single_threaded_blas
 from discreet.models.fold_in import FoldIn
+from discreet.parallel import n_threads, single_threaded_blas
 from discreet.privacy.guarantee import Cost, Guarantee, Unit
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint, canonical

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels import over_blocks, single_threaded_blas
+from discreet.parallel import over_blocks, single_threaded_blas
 from discreet.privacy import GramSum, Noisy, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.releaser import Users, noise_edge, without_noise
 from discreet.privacy.statistics import BELOW_ONE, MOST_NUMBERS, UserBatch

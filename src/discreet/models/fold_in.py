@@ -19,7 +19,8 @@ from discreet import kernels
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import parts
 from discreet.errors import ModelError
-from discreet.kernels import Table, over_blocks, single_threaded_blas
+from discreet.kernels import Table
+from discreet.parallel import over_blocks, single_threaded_blas
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from discreet.data.catalogue import CHOSEN, PRIVATE, Catalogue
 from discreet.data.interactions import Interactions
-from discreet.data.progress import Bar
 from discreet.engine.batches import require_sound_rows
 from discreet.errors import DataError, PrivacyError
 from discreet.models import private_items, registry
 from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
+from discreet.parallel import Bar
 from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser, Statistic
 from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import MAX_EPSILON, Adjacency, AdjacencyName, account, require_adjacency

@@ -18,9 +18,9 @@ from pyarrow import types
 
 from discreet.data.catalogue import CHOSEN, Catalogue
 from discreet.data.interactions import Interactions
-from discreet.data.progress import Bar
 from discreet.engine.batches import require_sound_rows, user_batches
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
+from discreet.parallel import Bar
 from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser, ThresholdEvent, UserBatch
 from discreet.privacy.guarantee import (
     SPENDABLE,

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from discreet.kernels import single_threaded_blas
+from discreet.parallel import single_threaded_blas
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
 

@@ -22,7 +22,7 @@ from scipy.special import expit, log_ndtr
 
 from discreet import kernels
 from discreet.errors import PrivacyError
-from discreet.kernels import single_threaded_blas
+from discreet.parallel import blas_libraries, single_threaded_blas
 from discreet.typing import Array
 from discreet.version import __version__
 
@@ -88,7 +88,7 @@ def machine_kernels() -> str:
     words += [f"{package.__name__} {package.__version__}" for package in (np, scipy)]
     with suppress(TypeError, KeyError):  # NumPy before 1.25 does not say; the digest below must do
         words.append("+".join(np.show_config("dicts")["SIMD Extensions"]["found"]) or "baseline")
-    blas = kernels.blas_libraries()
+    blas = blas_libraries()
     said = {f"{x.internal_api} {x.version} {getattr(x, 'architecture', None) or 'unnamed kernel'}" for x in blas}
     return ", ".join([*words, *sorted(said), f"results {_results()}"])
 

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from discreet.errors import PrivacyError, Unbounded
-from discreet.kernels import each_block, n_threads
+from discreet.parallel import each_block, n_threads
 from discreet.privacy.guarantee import Cost, PureEvent
 from discreet.typing import Floats, Integers, Words
 from discreet.validation import decimal, positive, probability, whole

@@ -32,7 +32,7 @@ from scipy.sparse import csr_array
 
 from discreet import kernels
 from discreet.errors import PrivacyError
-from discreet.kernels import each_block
+from discreet.parallel import each_block
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
 from discreet.privacy.noise import Gaussian, Grid
 from discreet.typing import Array, Integers

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from discreet import kernels
 from discreet.data.interactions import Interactions
-from discreet.data.progress import Bar
 from discreet.data.sources import guess
 from discreet.errors import DataError
-from discreet.kernels import Panels, single_threaded_blas
+from discreet.kernels import Panels
+from discreet.parallel import Bar, single_threaded_blas
 from discreet.recommend.histories import OnUnknown, Reader, is_frame
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, titles, whole_file
 from discreet.typing import Array

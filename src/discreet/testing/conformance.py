@@ -34,9 +34,9 @@ from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.data.synthetic import movielens_like
 from discreet.errors import DataError, DiscreetError, NotFitted, UnknownItem
-from discreet.kernels import single_threaded_blas
 from discreet.models.base import Model
 from discreet.models.storage import load
+from discreet.parallel import single_threaded_blas
 from discreet.privacy.guarantee import Guarantee
 from discreet.privacy.statement import Statement
 from discreet.recommend.results import BatchRecommendations, Recommendations

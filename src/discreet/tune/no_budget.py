@@ -15,15 +15,15 @@ from typing import Any
 from sklearn.base import clone
 
 from discreet.data import Interactions, splits
-from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra
 from discreet.evaluate.metrics import parse
 from discreet.evaluate.run import evaluate
 from discreet.models.als.contributions import USER_VECTOR
-from discreet.models.als.directions import KERNEL_COLUMNS
 from discreet.models.als.estimate import BIAS_SPREAD, COLUMN_SPREAD, PROBES
 from discreet.models.als.model import DPALS
+from discreet.models.als.moments import KERNEL_COLUMNS
 from discreet.models.base import Model
+from discreet.parallel import Bar, quiet
 from discreet.privacy import Ledger
 from discreet.tune.private import PAID, Found
 from discreet.validation import whole

@@ -22,13 +22,13 @@ from scipy.optimize import brentq
 from sklearn.base import clone
 
 from discreet.data import Interactions
-from discreet.data.progress import quiet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import private as scoring
 from discreet.evaluate.metrics import Metric, Task
 from discreet.evaluate.run import pair, threshold_of
 from discreet.hashing import ODD, mixed
 from discreet.models.private import PrivateModel, large_delta, require_sound
+from discreet.parallel import quiet
 from discreet.privacy import Cost, Guarantee, Ledger, NoiseSource, Selection
 from discreet.privacy.guarantee import Adjacency, account, require_adjacency
 from discreet.privacy.selection import Trials, choose

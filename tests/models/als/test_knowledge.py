@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.models.als.directions import Directions
 from discreet.models.als.estimate import ItemEstimate, ItemPosterior
-from discreet.models.als.frequencies import ItemFrequencies
 from discreet.models.als.knowledge import Knowledge, StepInformation, standing_of
 from discreet.models.als.model import DPALS
+from discreet.models.als.moments import Directions, ItemFrequencies
 from discreet.privacy.releaser import Noisy
 from tests.models.als.test_model import DELTA, seeded
 

@@ -29,8 +29,8 @@ from discreet.models.als.contributions import (
     settings,
 )
 from discreet.models.als.estimate import ItemPosterior
-from discreet.models.als.frequencies import MAGNITUDES
 from discreet.models.als.model import DPALS
+from discreet.models.als.moments import MAGNITUDES
 from discreet.models.base import Model
 from discreet.privacy import Cost
 from discreet.privacy.statistics import UserBatch

@@ -9,15 +9,14 @@ import numpy as np
 
 from discreet import kernels
 from discreet.data.interactions import Interactions
-from discreet.data.progress import Bar
 from discreet.errors import DataError
-from discreet.kernels import Table, single_threaded_blas
+from discreet.kernels import Table
 from discreet.models.als.contributions import USER_CHOICES, own_moments
-from discreet.models.als.directions import kernel_columns
 from discreet.models.als.estimate import ItemPosterior
-from discreet.models.als.frequencies import ItemFrequencies, UserStatistics
+from discreet.models.als.moments import ItemFrequencies, UserStatistics, kernel_columns
 from discreet.models.base import NotPrivateModel
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
+from discreet.parallel import Bar, single_threaded_blas
 from discreet.privacy.releaser import Noisy
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array

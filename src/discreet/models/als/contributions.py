@@ -17,7 +17,7 @@ from discreet import kernels
 from discreet.engine.batches import FOLDS, by_other_folds
 from discreet.kernels import Table
 from discreet.models.als.estimate import ItemPosterior
-from discreet.models.als.frequencies import MAGNITUDES, STANDS_OUT, ItemFrequencies
+from discreet.models.als.moments import MAGNITUDES, STANDS_OUT, ItemFrequencies
 from discreet.models.choices import LABELS as LISTS
 from discreet.models.choices import choice_shares
 from discreet.privacy import Plan

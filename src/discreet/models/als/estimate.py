@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from discreet.kernels import item_posteriors, over_blocks
-from discreet.models.als.directions import standardized
-from discreet.models.als.frequencies import ItemFrequencies, Pooled, ratio
+from discreet.kernels import item_posteriors
+from discreet.models.als.moments import ItemFrequencies, Pooled, ratio, standardized
+from discreet.parallel import over_blocks
 from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
 

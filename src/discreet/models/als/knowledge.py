@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from discreet.models.als.directions import Directions
 from discreet.models.als.estimate import ByItem, _noise
-from discreet.models.als.frequencies import ItemFrequencies, Pooled
+from discreet.models.als.moments import Directions, ItemFrequencies, Pooled
 from discreet.models.eigen import places
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array

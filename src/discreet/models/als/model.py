@@ -17,18 +17,17 @@ import pyarrow as pa
 from discreet.data.catalogue import Catalogue, item_features, to_library
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels import single_threaded_blas
 from discreet.models.als.contributions import BIAS, GRAM, STEP, USER_CHOICES, USER_VECTOR, USERS, Settings, settings
-from discreet.models.als.directions import kernel_columns
 from discreet.models.als.estimate import BIAS_SPREAD, ItemPosterior
-from discreet.models.als.frequencies import MAGNITUDES, ItemFrequencies
 from discreet.models.als.knowledge import Knowledge, StepInformation
+from discreet.models.als.moments import MAGNITUDES, ItemFrequencies, kernel_columns
 from discreet.models.als.training import Training
 from discreet.models.base import learned_by, require_ratings
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel, require_sound
 from discreet.models.taste import COMMON_TASTE
+from discreet.parallel import single_threaded_blas
 from discreet.privacy import Plan, Releaser
 from discreet.recommend.serving import Variance
 from discreet.typing import Array

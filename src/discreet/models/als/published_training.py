@@ -21,7 +21,6 @@ from discreet import kernels
 from discreet.engine import Blocks, LocalBlocks
 from discreet.engine.batches import PART, kept, uniform, user_batches
 from discreet.errors import DataError
-from discreet.kernels import n_threads, over_blocks, single_threaded_blas
 from discreet.models.als.published_contributions import (
     Sample,
     centered,
@@ -33,6 +32,7 @@ from discreet.models.als.published_contributions import (
     user_ridge,
     user_step,
 )
+from discreet.parallel import n_threads, over_blocks, single_threaded_blas
 from discreet.privacy import GramSum, Ledger, NormalEquations, OuterSum, Plan, Releaser, VectorSum
 from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import AdjacencyName, account

@@ -33,7 +33,6 @@ from discreet.models.als.contributions import (
     own_moments,
     own_weights,
 )
-from discreet.models.als.directions import Directions, residual_columns
 from discreet.models.als.estimate import (
     COLUMN,
     COLUMN_SPREAD,
@@ -45,8 +44,15 @@ from discreet.models.als.estimate import (
     ItemPosterior,
     Observation,
 )
-from discreet.models.als.frequencies import MAGNITUDES, ItemFrequencies, Pooled, UserStatistics
 from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, StepInformation, standing_of
+from discreet.models.als.moments import (
+    MAGNITUDES,
+    Directions,
+    ItemFrequencies,
+    Pooled,
+    UserStatistics,
+    residual_columns,
+)
 from discreet.models.choices import LABELS as LISTS
 from discreet.models.choices import Choices, learn_choices, with_popularity
 from discreet.models.grading import SLOPE, Grading

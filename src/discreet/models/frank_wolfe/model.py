@@ -14,10 +14,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from discreet.data.interactions import Interactions
-from discreet.data.progress import Bar
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError
-from discreet.kernels import single_threaded_blas
 from discreet.models.base import Model, NotPrivateModel, require_ratings
 from discreet.models.centering import (
     RATINGS_PER_USER,
@@ -34,6 +32,7 @@ from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
 from discreet.models.frank_wolfe.contributions import Corrective, Local, Loss, Users, residuals_of
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Correction, Schedule, Step, packed
 from discreet.models.private import PrivateModel
+from discreet.parallel import Bar, single_threaded_blas
 from discreet.privacy import Plan, Releaser
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array

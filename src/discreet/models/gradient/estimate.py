@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from discreet.kernels import single_threaded_blas
 from discreet.models.eigen import MOST_DIRECTIONS, clear_of, own_edge, simplex
+from discreet.parallel import single_threaded_blas
 from discreet.privacy.releaser import without_noise
 from discreet.typing import Array
 

@@ -21,10 +21,10 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 
-from discreet.kernels import single_threaded_blas
 from discreet.models.eigen import simplex
 from discreet.models.fold_in import Penalty, Ridge
 from discreet.models.one_bit.likelihood import Loss, Observed
+from discreet.parallel import single_threaded_blas
 from discreet.typing import Array
 
 MEMORY = 10  # number of earlier losses that a step is compared with

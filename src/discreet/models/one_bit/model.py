@@ -13,7 +13,6 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels import single_threaded_blas
 from discreet.models.base import Learned, check_parameters, no_guarantee
 from discreet.models.fold_in import FoldIn, Penalty, Ridge, RidgeFoldIn
 from discreet.models.one_bit.contributions import (
@@ -36,6 +35,7 @@ from discreet.models.one_bit.estimate import EFFECT_PENALTY, Completed, complete
 from discreet.models.one_bit.likelihood import FlippedBits, Link, LinkName, Loss, Observed
 from discreet.models.one_bit.published import PublishedObjective, PublishedOutput
 from discreet.models.private import PrivateModel, require_sound
+from discreet.parallel import single_threaded_blas
 from discreet.privacy import Cost, DeclaredNoise, Guarantee, Ledger, Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName, Unit
 from discreet.privacy.statement import Statement

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
-from discreet.kernels import single_threaded_blas
 from discreet.models.centering import RATINGS_PER_USER
 from discreet.models.eigen import PENALTY, rating_directions
 from discreet.models.fold_in import Penalty, RidgeFoldIn
+from discreet.parallel import single_threaded_blas
 from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
 

@@ -19,10 +19,10 @@ from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError, NotFitted
-from discreet.kernels import n_threads, single_threaded_blas
 from discreet.models.base import check_parameters
 from discreet.models.eigen import Products, check_budget, oja, orthonormal, start
 from discreet.models.private import choice_of, require_sound
+from discreet.parallel import n_threads, single_threaded_blas
 from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import Adjacency, AdjacencyName, Guarantee, account, require_adjacency

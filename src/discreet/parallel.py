@@ -1,103 +1,35 @@
-"""How the kernels run: the compiled library, the functions of it that fit this processor, and threads over blocks.
+"""Long work: blocks of it on several threads, and its progress.
 
-`hatch_build.py` compiles the library from the C files beside this one. Calls release the interpreter lock. BLAS is held
-at one thread while ours run, so that the two kinds of threads never fight.
+BLAS is held at one thread while ours run, so that the two kinds of threads never fight.
 """
 
 from __future__ import annotations
 
-import ctypes
-import math
 import operator
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import ContextVar
+from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from discreet.errors import DataError
-from discreet.typing import Array
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
 
-NAME = {"darwin": "kernels.dylib", "win32": "kernels.dll"}.get(sys.platform, "kernels.so")
-KINDS: dict[Any, Any] = {np.dtype(np.float32): ("f32", ctypes.c_float), np.dtype(np.float64): ("f64", ctypes.c_double)}
-PAD = 16  # numbers that the rows of a table are a multiple of
-LINE = 64  # bytes of a cache line, and of the widest register
+PATIENCE = 1.5  # seconds before a bar appears
 
-
-@cache
-def _library() -> ctypes.CDLL:
-    path = Path(__file__).with_name(NAME)
-    if not path.exists():
-        raise ImportError(f"{path} is missing: install discreet with pip, or run python hatch_build.py in its folder")
-    return ctypes.CDLL(str(path))
-
-
-@cache
-def instruction_set() -> str:
-    """The instruction set that the kernels use here: "v2", "v3" or "v4" of x86-64, "v0" for other processors."""
-    return f"v{_library().instruction_set()}"
-
-
-@cache
-def function(name: str, dtype: Any = None) -> Callable[..., int]:
-    """A function of the library: for numbers of a type, by the best instructions; without a type, one that is for all.
-
-    It takes arrays, structs, numbers, and None for no array, and returns a 64-bit integer, if it returns anything.
-    """
-    found = getattr(_library(), name if dtype is None else f"{name}_{KINDS[np.dtype(dtype)][0]}_{instruction_set()}")
-    found.restype = ctypes.c_int64
-    return lambda *given: found(*map(_argument, given))
-
-
-def _place(array: Any) -> int:
-    """Where an array begins."""
-    if not array.flags.c_contiguous:
-        raise ValueError("kernels take contiguous arrays")
-    if array.flags.writeable and array.size:  # a third of the time, which threads wait for
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    return int(array.ctypes.data)
-
-
-def _argument(given: Any) -> Any:
-    if isinstance(given, np.ndarray):
-        return ctypes.c_void_p(_place(given))
-    if isinstance(given, float):
-        return ctypes.c_double(given)
-    return ctypes.c_int64(given) if isinstance(given, int) else given
-
-
-@cache
-def _layout(fields: tuple[tuple[str, Any], ...]) -> Any:
-    return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
-
-
-class Struct:
-    """A C struct, passed by value: pointers to arrays, which it keeps alive, 64-bit integers, and floats of a type."""
-
-    def __init__(self, dtype: Any = np.float64, **fields: Any) -> None:
-        kinds = {float: KINDS[np.dtype(dtype)][1], int: ctypes.c_int64}
-        layout = tuple((name, kinds.get(type(value), ctypes.c_void_p)) for name, value in fields.items())
-        places = (_place(value) if isinstance(value, np.ndarray) else value for value in fields.values())
-        self.fields, self._as_parameter_ = fields, _layout(layout)(*places)
-
-
-def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Zeros that begin with a cache line."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = np.zeros(size + LINE, np.uint8)
-    first = -memory.ctypes.data % LINE
-    return np.asarray(memory[first : first + size].view(dtype).reshape(shape))
+_quiet = ContextVar("quiet", default=False)
+Callback = Callable[[str, float, "float | None", str], None]
+_callback: ContextVar[Callback | None] = ContextVar("callback", default=None)
 
 
 # -- threads
@@ -239,3 +171,86 @@ def each_block(work: Callable[[Block], Any], blocks: Iterable[Block], n_jobs: in
             wait(takers)
         for taker in takers:
             taker.result()
+
+
+# -- progress: a bar for long work, only on a terminal, and only after a while
+
+
+@contextmanager
+def on_progress(callback: Callback) -> Iterator[None]:
+    """Call a function whenever a piece of long work inside is done, instead of showing a bar on the terminal.
+
+    Fits count releases, each of which is a pass over the data, or steps; reading counts rows, recommending users. These
+    are numbers for the owner of the data. Work whose progress is private does not call it.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> with discreet.on_progress(lambda what, done, total, doing: print(what, int(done), "of", total, doing)):
+        ...     model = discreet.DPPopularity(epsilon=1, delta=1e-6).fit(ratings)
+        DPPopularity 1 of 1 item popularity
+
+    Args:
+        callback: Called with what is being done, how much is done, of how much (None: not known), and the last piece.
+    """
+    token = _callback.set(callback)
+    try:
+        yield
+    finally:
+        _callback.reset(token)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show no bars inside: for work that has its own bar, or whose progress is private."""
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
+
+
+class Bar:
+    """A context manager; `advance(n)` after each piece of work. Silent when stderr is not a terminal."""
+
+    def __init__(self, what: str, total: float | None = None, unit: str = "rows") -> None:
+        self._what, self.total, self._unit = what, total, unit
+        self._done: float | Fraction = 0
+        self._start = time.monotonic()
+        self._progress: Any = None
+        self._callback = None if _quiet.get() else _callback.get()
+        shown = sys.stderr is not None and sys.stderr.isatty()
+        self._wanted = shown and self._callback is None and not _quiet.get()
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def advance(self, amount: float | Fraction, doing: str = "") -> None:
+        """Record that more is done, and what."""
+        self._done += amount
+        if self._callback is not None:
+            self._callback(self._what, float(self._done), self.total, doing)
+        if self._wanted and self._progress is None and time.monotonic() - self._start > PATIENCE:
+            self._show()
+        if self._progress is not None:
+            description = f"{self._what}: {doing}" if doing else self._what
+            self._progress.update(self._task, completed=float(self._done), total=self.total, description=description)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        amount = DownloadColumn() if self._unit == "bytes" else TextColumn("{task.completed:,.0f} " + self._unit)
+        columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task(self._what, total=self.total)
+        self._progress.start()

@@ -9,7 +9,7 @@ import pytest
 import threadpoolctl
 
 from discreet.errors import DataError
-from discreet.kernels import blas_libraries, each_block, n_threads, over_blocks, single_threaded_blas
+from discreet.parallel import blas_libraries, each_block, n_threads, over_blocks, single_threaded_blas
 
 
 @pytest.fixture(autouse=True)
