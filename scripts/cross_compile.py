@@ -3,9 +3,9 @@
     pip install ziglang
     python scripts/cross_compile.py [--out FOLDER]
 
-Nothing is run. For each platform it checks that the library exports what `kernels/__init__.py` calls, and that products are
-computed with vector instructions. The tests can be run with the arm64 library under `qemu-aarch64`, with a Python and
-a NumPy for arm64: put the library beside the sources (`--out`), and run tests/kernels.
+Nothing is run. For each platform it checks that the library exports what `kernels/__init__.py` calls, and that
+products are computed with vector instructions. The tests can be run with the arm64 library under `qemu-aarch64`, with
+a Python and a NumPy for arm64: put the library beside the sources (`--out`), and run tests/kernels.
 """
 
 import argparse

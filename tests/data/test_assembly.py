@@ -23,7 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import discreet
-from discreet.data import assembly, progress, sources
+from discreet import parallel
+from discreet.data import assembly, sources
 from discreet.data.assembly import Numbering
 from discreet.errors import DataError
 from tests.data.conftest import check_sound
@@ -135,7 +136,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_long_read_shows_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0)
+    monkeypatch.setattr(parallel, "PATIENCE", 0)
     monkeypatch.setattr(sources, "BATCH", 50_000)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")

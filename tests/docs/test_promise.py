@@ -31,7 +31,7 @@ def rows() -> dict[str, list[str]]:
     return found
 
 
-TOP = ("privacy", "data", "kernels", "recommend", "hashing.py", "validation.py")
+TOP = ("privacy", "data", "kernels", "recommend", "hashing.py", "parallel.py", "validation.py")
 ROWS = rows()
 
 

@@ -11,13 +11,13 @@ import pytest
 
 import discreet
 from discreet import kernels
-from discreet.kernels import Panels, Table, library
+from discreet.kernels import Panels, Table
 from tests.kernels import reference
 
 sys.path.append(str(Path(__file__).parents[2]))
 from hatch_build import FLAGS
 
-SETS = [name for name in ("v0", "v2", "v3", "v4") if name <= library.instruction_set()][-3:]
+SETS = [name for name in ("v0", "v2", "v3", "v4") if name <= kernels.instruction_set()][-3:]
 KINDS = [np.float32, np.float64]
 CLOSE = {np.float32: 3e-3, np.float64: 1e-8}
 
@@ -25,10 +25,10 @@ CLOSE = {np.float32: 3e-3, np.float64: 1e-8}
 @pytest.fixture(params=SETS)
 def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Each one that this processor has."""
-    monkeypatch.setattr(library, "instruction_set", lambda: request.param)
-    library.function.cache_clear()
+    monkeypatch.setattr(kernels, "instruction_set", lambda: request.param)
+    kernels.function.cache_clear()
     yield request.param
-    library.function.cache_clear()
+    kernels.function.cache_clear()
 
 
 def rows(n: int = 20, m: int = 200, seed: int = 0) -> tuple[Any, Any, Any]:
@@ -311,7 +311,7 @@ def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:
         with pytest.raises(ValueError, match="top_n: vectors must be as long as those of items"):
             kernels.top_n(panels, own, np.ones(vectors), 1, has_history=np.array(known), cold=base)
     with pytest.raises(ValueError, match="contiguous"):
-        library.function("sum_rows")(np.ones((2, 2))[:, 0])
+        kernels.function("sum_rows")(np.ones((2, 2))[:, 0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -441,13 +441,13 @@ def test_no_flag_lets_the_compiler_reorder_sums() -> None:
 
 def test_arrays_that_are_not_contiguous_are_refused() -> None:
     with pytest.raises(ValueError, match="contiguous"):
-        library.Struct(np.float32, values=np.zeros(8)[::2])
+        kernels.Struct(np.float32, values=np.zeros(8)[::2])
 
 
 def test_a_missing_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "NAME", "elsewhere.so")
+    monkeypatch.setattr(kernels, "NAME", "elsewhere.so")
     with pytest.raises(ImportError, match="install discreet with pip"):
-        library._library.__wrapped__()
+        kernels._library.__wrapped__()
 
 
 def test_every_result_of_als_is_the_same_for_any_number_of_threads() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import discreet
-from discreet.data import Interactions, progress
+from discreet import parallel
+from discreet.data import Interactions
 from discreet.errors import PrivacyError
 from discreet.models import private
 from discreet.models.base import Model
@@ -106,7 +107,7 @@ def test_a_fit_tells_each_of_its_releases(
 ) -> None:
     told: list[tuple[float, str]] = []
 
-    class Recorder(progress.Bar):
+    class Recorder(parallel.Bar):
         def advance(self, amount: float, doing: str = "") -> None:
             told.append((amount, doing))
 
@@ -117,7 +118,7 @@ def test_a_fit_tells_each_of_its_releases(
 
 
 def test_it_is_seen_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0)
+    monkeypatch.setattr(parallel, "PATIENCE", 0)
     monkeypatch.setenv("TERM", "xterm")
     for stream, seen in ((Terminal(), True), (io.StringIO(), False)):
         monkeypatch.setattr(sys, "stderr", stream)
@@ -128,13 +129,13 @@ def test_it_is_seen_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_callback_in_the_place_of_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0)
+    monkeypatch.setattr(parallel, "PATIENCE", 0)
     monkeypatch.setattr(sys, "stderr", Terminal())
     calls: list[tuple[Any, ...]] = []
     model = discreet.DPALS(epsilon=1, delta=1e-6)
     with discreet.on_progress(lambda *call: calls.append(call)):
         model.fit(ratings(explicit=True))
-        with progress.quiet():
+        with parallel.quiet():
             model.fit(ratings(explicit=True))
     planned = sum(line.count for line in model.plan(30).lines)
     assert [call[:3] for call in calls] == [("DPALS", done, planned) for done in range(1, planned + 1)]

@@ -15,8 +15,7 @@ import pytest
 from sklearn.base import clone
 
 import discreet
-from discreet import Ledger, tune
-from discreet.data import progress
+from discreet import Ledger, parallel, tune
 from discreet.data.interactions import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.privacy import Cost, Selection
@@ -316,11 +315,11 @@ def test_it_is_silent_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pyt
             return True
 
     shown = Terminal()
-    monkeypatch.setattr(progress, "PATIENCE", 0)
+    monkeypatch.setattr(parallel, "PATIENCE", 0)
     monkeypatch.setattr(sys, "stderr", shown)
     search(model=discreet.DPALS.as_published(epsilon=1, delta=DELTA, rank=2), space={"rank": [1, 2]}, trials=2)
     assert shown.getvalue() == ""
-    assert progress.Bar("again", 1)._wanted  # only inside
+    assert parallel.Bar("again", 1)._wanted  # only inside
 
 
 # -- refusals

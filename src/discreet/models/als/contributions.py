@@ -29,7 +29,7 @@ SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step
 
 USERS_BOUND = math.sqrt(5)
 GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
-GRAM_SHARE = 0.03  # of what an item step costs, for the shared Gram matrix
+GRAM_SHARE = 0.02  # of what an item step costs, for the shared Gram matrix
 PARTS = 3  # into which each item step is divided once the first has found strong tastes that no column explains
 USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
 USER_CHOICES = 7.0  # zeros that are averaged with the priors of a user's items
