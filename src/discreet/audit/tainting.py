@@ -38,7 +38,6 @@ PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
     "discreet.data.interactions:ranks",
     "discreet.engine.batches:cuts",
-    "discreet.engine.batches:size",  # in `cuts`
     "discreet.engine.batches:rows_of",
     "discreet.engine.batches:require_sound_rows",
     "discreet.engine.batches:in_range",
