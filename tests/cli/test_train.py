@@ -555,7 +555,7 @@ def test_giving_up_returns_the_rest_and_begins_anew(work: Path) -> None:
     ledger = discreet.Ledger("sqlite:///ledger.db", epsilon=1.5, delta=1e-6)
     stop("--ledger", "ledger.db")
     told = run(*START, *FOLDER, "--ledger", "ledger.db", "--discard")
-    assert "discarded; what it had released stays spent: epsilon = 0." in told
+    assert "discarded; what stays spent: epsilon = 0." in told
     assert 1 < ledger.spent.epsilon < 1.5
     assert not ledger.open_reservations()
     assert os.listdir("new").count("unfinished") == 0

@@ -23,7 +23,7 @@ from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, DiscreetError, ModelError, PrivacyError
 from discreet.models import model_folder, unfinished
 from discreet.models.base import Model
-from discreet.privacy import Reservation
+from discreet.privacy import Cost, Reservation
 from discreet.testing import InsecureSeededNoise
 
 DELTA = 1e-6
@@ -381,3 +381,18 @@ def test_giving_up_returns_what_was_not_released(tmp_path: Path) -> None:
     model = fit(tmp_path / "fit", dpals(epsilon=0.5), ledger=ledger)  # which is then a new one
     unfinished.give_up(tmp_path / "fit", ledger)
     assert np.isfinite(model.item_factors_).all()
+
+
+def test_giving_up_tells_all_that_stays_spent(tmp_path: Path) -> None:
+    """Not what was released: nothing of a plan that fits only because it was fixed in advance, or of a begun step."""
+    tastes = discreet.datasets.synthetic_low_rank(3000, 150, 3, random_state=0)
+    sampled = discreet.DPSGD(epsilon=1.0, delta=DELTA, n_steps=3)
+    in_parts = discreet.DPALS(epsilon=5.0, delta=DELTA)
+    for name, model, ratings, count in (("firm", sampled, RATINGS, 2), ("parts", in_parts, tastes, 9)):
+        folder = tmp_path / name
+        ledger = Ledger(f"sqlite:///{folder}.db", epsilon=model.epsilon, delta=DELTA)
+        stop(folder, count, model=model, ratings=ratings, ledger=ledger)
+        spent = unfinished.give_up(folder, ledger)
+        assert spent.cost == ledger.spent.cost
+        released = sum((event.cost for event in ledger.events), Cost())
+        assert released.epsilon(DELTA) < spent.epsilon

@@ -102,6 +102,16 @@ def test_parts_that_were_not_released_are_returned_as_whole_releases() -> None:
     assert ledger.spent.mu == pytest.approx(0.2 * math.sqrt(2 / 4))
 
 
+def test_a_line_that_its_record_could_not_be_found_by_is_refused() -> None:
+    """In JSON a tuple is a list: the reservation could not be closed."""
+    for label in (("item", "step"), None, ""):
+        with pytest.raises(PrivacyError, match="label: say in a few words"):
+            Planned(label, Cost.of_mu(0.1))  # type: ignore[arg-type]
+    for parts in (0, -1, 0.5):
+        with pytest.raises(PrivacyError, match="parts must be a whole number >= 1"):
+            plan_of().noise("steps", sensitivity=1.0, parts=parts)  # type: ignore[arg-type]
+
+
 def test_other_noise_is_not_released_in_parts() -> None:
     """There is no proof for it: half the epsilon of pure events does not add up like their pairs."""
     ledger, plan = budget(), Plan((Planned("bits", Cost.of(PureEvent(0.2)), 2), Planned("counts", Cost.of_mu(0.1))))

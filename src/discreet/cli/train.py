@@ -174,7 +174,7 @@ def _discard(folder: Path, ledger: "Ledger | None") -> None:
 
     spent = unfinished.give_up(folder, ledger)
     said = f"epsilon = {round_up(spent.epsilon)} at delta = {round_up(spent.delta)}" if spent.cost else "nothing"
-    typer.echo(f"discreet: the unfinished fit was discarded; what it had released stays spent: {said}", err=True)
+    typer.echo(f"discreet: the unfinished fit was discarded; what stays spent: {said}", err=True)
 
 
 @contextmanager

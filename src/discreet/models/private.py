@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 # The cost of only the releases that were made would not be a true guarantee: docs/proofs/composition.md, section 4.
 _STOPPED = (
     "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by earlier releases. "
-    "The guarantee covers the whole plan; what was not released went back to the ledger."
+    "The guarantee covers the whole plan{returned}."
 )
+_RETURNED = "; what was not released went back to the ledger"
 _EXPOSED = 0.1  # a delta is large if the mechanism below exposes more people than this on average
 
 
@@ -303,12 +304,16 @@ class PrivateModel(Model):
                 "item_bias_": np.zeros(ratings.n_items, np.float32),
                 **learn(releaser, ratings),
             }
-        events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
+        entries = [entry for entry in ledger.entries if entry.body.get("reservation") == reservation.id]
+        events = [entry for entry in entries if entry.kind == "release"]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         if after is not None:
             guarantee = after.guarantee + guarantee
-        left = sum(plan.left(events).values())
-        notes = [_STOPPED.format(made=planned - left, planned=planned)] if left else []
+        notes = []
+        if left := sum(plan.left(events).values()):
+            # Of a plan that fits only because it was fixed in advance, nothing is returned.
+            returned = _RETURNED if any(entry.kind == "close" and entry.cost for entry in entries) else ""
+            notes.append(_STOPPED.format(made=planned - left, planned=planned, returned=returned))
         for note in large_delta(self.delta, self._people(learned, plan)):
             notes.append(note)
             warnings.warn(note, stacklevel=5)

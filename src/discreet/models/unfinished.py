@@ -108,18 +108,19 @@ def remove(folder: Path, reservation: str | None = None) -> None:
 def give_up(folder: Path, ledger: Ledger | None) -> Guarantee:
     """Remove an unfinished fit, and return what it has not released to the ledger that pays for it.
 
-    Returns what stays spent.
+    Returns what stays spent: of a release that was made in parts, all of it; of a plan that is charged as a whole, too.
     """
     with _held(folder):
         found = read(folder)
         if found is None:
             raise refused(folder, "there is no unfinished fit")
         paying = _paying(folder, found, ledger)
-        released = [entry for entry in _entries(paying, found) if entry.kind == "release"]
         if found["reservation"] in paying.open_reservations():
             paying.close(found["reservation"])
+        entries = _entries(paying, found)
         remove(folder)
-    return paying.guarantee(sum((entry.cost for entry in released), Cost()), released)
+    charged = (entry.cost * {"reserve": 1, "close": -1}.get(entry.kind, 0) for entry in entries)
+    return paying.guarantee(sum(charged, Cost()), [entry for entry in entries if entry.kind == "release"])
 
 
 # -- what is in the folder

@@ -56,6 +56,7 @@ class Planned:
     count: int = 1
 
     def __post_init__(self) -> None:
+        _label(self.label)  # the record has it as JSON, and a line must be found by it
         object.__setattr__(self, "count", whole("count", self.count, 1))
         if not isinstance(self.cost, Cost) or not self.cost.sound or not self.cost:
             raise PrivacyError(f"cost: {self.label!r} needs a positive one, e.g. Cost.of_mu(0.1)")
@@ -128,7 +129,7 @@ class Plan:
 
     def noise(self, label: str, *, sensitivity: float, symmetric: bool = False, parts: int = 1) -> Gaussian:
         """The least Gaussian noise that this line of the plan pays for, for each of several parts of a release."""
-        cost = Cost(self[label].cost.gaussian // parts, 1)
+        cost = Cost(self[label].cost.gaussian // whole("parts", parts, 1), 1)
         return Gaussian.for_cost(cost, sensitivity=sensitivity, symmetric=symmetric)
 
 

@@ -186,6 +186,18 @@ def test_steps_end_where_what_is_left_is_rounding() -> None:
     assert "The epsilon stated is that of a list of releases fixed in advance" in str(paid.statement())
 
 
+def test_a_plan_that_is_charged_as_a_whole_returns_nothing_and_its_note_says_so() -> None:
+    """It fits this ledger only because it was fixed in advance."""
+    data = discreet.datasets.rank_one(3_000, 40, per_user=30, random_state=0)
+    made = model(200.0, centre=False, ratings_per_user=30, n_steps=20)
+    for filter, returned in (("gaussian", True), ("renyi", False)):
+        paid = seeded(epsilon=200.0, filter=filter)
+        (note,) = made.fit(data, ledger=paid).statement().certificate["notes"]
+        assert "whether to go on was decided by earlier releases. The guarantee covers the whole plan" in note
+        assert note.endswith("what was not released went back to the ledger.") is returned
+        assert (paid.spent.cost.gaussian < made.guarantee_.cost.gaussian) is returned
+
+
 def test_a_fit_that_makes_all_its_releases_needs_no_note() -> None:
     data = discreet.datasets.rank_one(300, 20, per_user=10, random_state=0)
     paid = seeded()
