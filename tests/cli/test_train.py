@@ -21,6 +21,7 @@ from discreet.cli.commands import app
 from discreet.cli.common import TYPED, typed
 from discreet.models import MODELS
 from discreet.privacy import Reservation
+from discreet.validation import round_up
 from tests.cli.conftest import example, run
 
 COMMAND = Path(sys.executable).with_name("discreet")
@@ -661,8 +662,9 @@ def test_a_model_is_continued(work: Path) -> None:
         *other_range, code=2
     )
     before = ledger.spent.epsilon
-    train(*more, "--ledger", "ledger.db", "--epsilon", "0.5")
+    said = train(*more, "--ledger", "ledger.db", "--epsilon", "0.5")
     first, second = discreet.load("first").guarantee_, discreet.load("second").guarantee_
+    assert f"the model will then have epsilon = {round_up(second.epsilon)} at delta = 1e-06 in all" in said
     assert first.epsilon < second.epsilon < 1.5
     assert ledger.spent.epsilon > before
     assert ledger.spent.epsilon == pytest.approx(second.epsilon)
