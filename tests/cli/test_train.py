@@ -230,6 +230,7 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
         ([*PRIVATE, "--features", "genres", "--set", "features=year"], "--set features and --features: give one", 2),
         ([*PRIVATE, "--set", "n_steps=4"], "n_steps is a parameter of --model dpals", 2),
         ([*PRIVATE, "--set", "n_steps"], "must look like name=value; the parameters of Recommender are epsilon", 2),
+        ([*PRIVATE, "--set", "n_jobs=0"], "discreet: --set n_jobs: a number of threads is needed", 2),
         ([*PRIVATE, "--set", "n_users_hint=-1"], "discreet: --set n_users_hint must be a whole number", 2),
         (
             [*PRIVATE, "--model", "dpsgd", "--implicit"],
@@ -645,6 +646,9 @@ def test_features_are_an_option(work: Path) -> None:
     told = train("ratings.csv", *private, "--features", "nothing", code=1)
     assert f"--features: the catalog has no column 'nothing'; columns that describe items: {column}" in told
     assert "costs epsilon" not in told  # before anything else
+    told = train("ratings.csv", *private, "--features", "title", code=1)
+    assert "--features: hardly any two items share a text in 'title'" in told
+    assert "costs epsilon" not in told
     told = train("ratings.csv", *private, "--model", "onebit", "--features", column, code=2)
     assert "OneBit takes none; these models do: Recommender, DPALS, DPSVD" in told
     assert "--items: no file matches 'none.csv'" in train("ratings.csv", "--items", "none.csv", *private[2:], code=1)

@@ -224,7 +224,7 @@ def require_writable(out: Path, files: list[Path]) -> None:
         raise Misuse(f"--out: {str(out)!r} is not a folder; name another")
     if out.is_dir() and {file.name for file in out.iterdir()} - {UNFINISHED} and not (out / "model.json").exists():
         raise Misuse(f"--out: {str(out)!r} is not empty and holds no model; name another folder, or empty it")
-    require_folder("--out", out)
+    require_folder("--out", out, of_model=True)
     for file in files:
         if file.resolve().parent == out.resolve():
             raise Misuse(f"--statement: {str(file)!r} is in the model's folder; put it beside the model")

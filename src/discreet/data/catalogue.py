@@ -567,14 +567,26 @@ def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
 
 
 def require_columns(catalogue: Catalogue, names: Sequence[str]) -> None:
-    """Raise unless a catalog has these columns."""
+    """Raise unless a catalog has these columns, and each has categories that items share."""
     for name in names:
+        telling = [other for other in catalogue.names if other not in (name, catalogue.title_column)]
+        others = f"; columns that describe items: {', '.join(telling)}" if telling else ""
         if name not in catalogue.names:
-            telling = [other for other in catalogue.names if other != catalogue.title_column]
-            instead = (
-                f"; columns that describe items: {', '.join(telling)}" if telling else ", nor any that describes items"
+            raise DataError(f"features: the catalog has no column {name!r}{others or ', nor any that describes items'}")
+        if _tells_apart(catalogue.columns[name]):
+            raise DataError(
+                f"features: hardly any two items share a text in {name!r}, so nothing can be learned from it about "
+                f"several items; leave it out{others}"
             )
-            raise DataError(f"features: the catalog has no column {name!r}{instead}")
+
+
+def _tells_apart(column: pa.ChunkedArray) -> bool:
+    """Whether a column has texts, and hardly any item shares one of its categories with another."""
+    if not types.is_large_string(column.type) or pc.count_distinct(column).as_py() <= 0.9 * len(column):
+        return False
+    tags = [_tags(entry) for entry in column.to_pylist() if entry is not None]
+    counts = Counter(tag for own in tags for tag in own)
+    return sum(any(counts[tag] > 1 for tag in own) for own in tags) < 0.1 * len(tags)
 
 
 def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:

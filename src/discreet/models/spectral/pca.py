@@ -19,7 +19,7 @@ from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError, NotFitted
-from discreet.kernels import n_threads, single_threaded_blas
+from discreet.kernels import single_threaded_blas
 from discreet.models.base import check_parameters
 from discreet.models.eigen import Products, check_budget, oja, orthonormal, start
 from discreet.models.private import choice_of, require_sound
@@ -105,7 +105,6 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _check_parameters(self, n_columns: int) -> None:
         check_parameters(self)
         require_adjacency(self.adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
-        n_threads(self.n_jobs)
         if self.n_components > whole("n_columns", n_columns, 1):
             raise DataError(f"n_components: {self.n_components} are too many for {n_columns} columns")
         if self.method == "dense" and n_columns > LARGEST_DENSE:
