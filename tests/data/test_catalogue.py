@@ -220,6 +220,17 @@ def test_ids_and_numbers(ids: list[str], others: list[str]) -> None:
     assert kept[: len(ids) // 2].to_list() == ids[: len(ids) // 2]
 
 
+def test_a_search_ignores_case_accents_and_the_order_of_words() -> None:
+    titles = ["Le fabuleux destin d'Am\u00e9lie", "Amelie from Montmartre", None, "Stra\u00dfe"]
+    catalogue = Catalogue(["a", "b", "c", "d"], pa.table({"title": titles}))
+    assert catalogue.search("amelie") == catalogue.search("AME\u0301LIE") == [0, 1]
+    assert catalogue.search(" montmartre  amel") == [1]
+    assert catalogue.search("c") == [2]  # it has no title
+    assert catalogue.search("strasse") == [3]
+    assert catalogue.search("") == [0, 1, 2, 3]
+    assert Catalogue(range(12)).search("1") == [1, 10, 11]
+
+
 def test_a_column_that_only_tells_items_apart_describes_none() -> None:
     ids = list(range(40))
     genres = [f"genre {i % 3}|own {i}" for i in ids]
