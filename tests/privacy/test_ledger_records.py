@@ -64,6 +64,8 @@ def test_a_plan_is_set_aside_before_data_is_touched(url: str | None) -> None:
     assert ledger.open_reservations() == []
     assert ledger.spent.mu == pytest.approx(0.2 * math.sqrt(0.5))  # two steps were returned
     assert [event.label for event in ledger.events] == ["counts", "steps"]
+    ledger.release(COUNTS, 1, Gaussian(10.0), "another")
+    assert [event.label for event in reserved.events] == ["counts", "steps"]
     ledger.verify()
 
 

@@ -303,7 +303,7 @@ class PrivateModel(Model):
                 "item_bias_": np.zeros(ratings.n_items, np.float32),
                 **learn(releaser, ratings),
             }
-        events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
+        events = reservation.events
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         if after is not None:
             guarantee = after.guarantee + guarantee

@@ -586,6 +586,11 @@ class Reservation:
         )
 
     @property
+    def events(self) -> list[Entry]:
+        """Everything that was released under this plan, in order; by earlier runs, too, if they were resumed."""
+        return [event for event in self._ledger.events if event.body.get("reservation") == self.id]
+
+    @property
     def keeps_releases(self) -> bool:
         """Whether released arrays are written to a checkpoint, which anyone who has the ledger can read."""
         return self._checkpoint is not None

@@ -144,7 +144,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ledger.expect(unit="user", adjacency=self.adjacency)
         with ledger.reserve(plan) as reservation:
             vectors, values = self._release(Releaser(reservation, self.adjacency, self.n_jobs), table)
-        events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
+        events = reservation.events
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         guarantee = guarantee if chosen is None else chosen.guarantee + guarantee
         public = {"columns": f"{table.n_columns:,}", "row norm": f"{self.row_norm:g}, given"}
