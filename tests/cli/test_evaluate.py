@@ -113,6 +113,8 @@ def test_a_model_of_lists_has_no_errors_of_ratings(work: Path) -> None:
     assert set(found["Recommender"]["metrics"]) == {"recall@20"}
     assert set(found["DPMeanRating"]["metrics"]) == {"rmse", "mae", "recall@20"}
     assert "predicts no ratings" in evaluate(*start, "--set", "objective=lists", "--metrics", "rmse", code=1)
+    told = evaluate(*start, "--set", "features=nothing", code=1)
+    assert "discreet: --set features: the catalog has no column 'nothing'" in told
 
 
 def test_a_baseline_by_itself(work: Path) -> None:

@@ -20,6 +20,14 @@ def test_the_parts_are_the_table(work: Path, kind: str) -> None:
     assert (together[columns].to_numpy() == whole.sort_values(columns)[columns].to_numpy()).all()
 
 
+def test_the_folder_of_a_model_takes_no_parts(work: Path) -> None:
+    before = sorted(Path("model").iterdir())
+    told = run("split", "ratings.csv", "--out", "model", code=2)
+    assert told.startswith("discreet: --out: 'model' holds a model, and nothing else belongs there; name another")
+    assert "FOLDER: 'model' holds a model" in run("datasets", "sample", "model", code=2)
+    assert sorted(Path("model").iterdir()) == before
+
+
 def test_nothing_is_replaced(work: Path) -> None:
     run("split", "ratings.csv", "--out", "parts")
     before = Path("parts/test.parquet").read_bytes()

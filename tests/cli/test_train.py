@@ -21,6 +21,7 @@ from discreet.cli.commands import app
 from discreet.cli.common import TYPED, typed
 from discreet.models import MODELS
 from discreet.privacy import Reservation
+from discreet.validation import round_up
 from tests.cli.conftest import example, run
 
 COMMAND = Path(sys.executable).with_name("discreet")
@@ -229,6 +230,7 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
         ([*PRIVATE, "--features", "genres", "--set", "features=year"], "--set features and --features: give one", 2),
         ([*PRIVATE, "--set", "n_steps=4"], "n_steps is a parameter of --model dpals", 2),
         ([*PRIVATE, "--set", "n_steps"], "must look like name=value; the parameters of Recommender are epsilon", 2),
+        ([*PRIVATE, "--set", "n_jobs=0"], "discreet: --set n_jobs: a number of threads is needed", 2),
         ([*PRIVATE, "--set", "n_users_hint=-1"], "discreet: --set n_users_hint must be a whole number", 2),
         (
             [*PRIVATE, "--model", "dpsgd", "--implicit"],
@@ -644,6 +646,9 @@ def test_features_are_an_option(work: Path) -> None:
     told = train("ratings.csv", *private, "--features", "nothing", code=1)
     assert f"--features: the catalog has no column 'nothing'; columns that describe items: {column}" in told
     assert "costs epsilon" not in told  # before anything else
+    told = train("ratings.csv", *private, "--features", "title", code=1)
+    assert "--features: hardly any two items share a text in 'title'" in told
+    assert "costs epsilon" not in told
     told = train("ratings.csv", *private, "--model", "onebit", "--features", column, code=2)
     assert "OneBit takes none; these models do: Recommender, DPALS, DPSVD" in told
     assert "--items: no file matches 'none.csv'" in train("ratings.csv", "--items", "none.csv", *private[2:], code=1)
@@ -661,8 +666,9 @@ def test_a_model_is_continued(work: Path) -> None:
         *other_range, code=2
     )
     before = ledger.spent.epsilon
-    train(*more, "--ledger", "ledger.db", "--epsilon", "0.5")
+    said = train(*more, "--ledger", "ledger.db", "--epsilon", "0.5")
     first, second = discreet.load("first").guarantee_, discreet.load("second").guarantee_
+    assert f"the model will then have epsilon = {round_up(second.epsilon)} at delta = 1e-06 in all" in said
     assert first.epsilon < second.epsilon < 1.5
     assert ledger.spent.epsilon > before
     assert ledger.spent.epsilon == pytest.approx(second.epsilon)

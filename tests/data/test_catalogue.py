@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import discreet
-from discreet.data.catalogue import Ids
+from discreet.data.catalogue import Catalogue, Ids, require_columns
 from discreet.errors import DataError
 from tests.data.conftest import written
 
@@ -218,3 +218,26 @@ def test_ids_and_numbers(ids: list[str], others: list[str]) -> None:
     assert [kept.number(one) for one in ids] == list(range(len(ids)))
     assert list(kept) == ids
     assert kept[: len(ids) // 2].to_list() == ids[: len(ids) // 2]
+
+
+def test_a_search_ignores_case_accents_and_the_order_of_words() -> None:
+    titles = ["Le fabuleux destin d'Am\u00e9lie", "Amelie from Montmartre", None, "Stra\u00dfe"]
+    catalogue = Catalogue(["a", "b", "c", "d"], pa.table({"title": titles}))
+    assert catalogue.search("amelie") == catalogue.search("AME\u0301LIE") == [0, 1]
+    assert catalogue.search(" montmartre  amel") == [1]
+    assert catalogue.search("c") == [2]  # it has no title
+    assert catalogue.search("strasse") == [3]
+    assert catalogue.search("") == [0, 1, 2, 3]
+    assert Catalogue(range(12)).search("1") == [1, 10, 11]
+
+
+def test_a_column_that_only_tells_items_apart_describes_none() -> None:
+    ids = list(range(40))
+    genres = [f"genre {i % 3}|own {i}" for i in ids]
+    columns = {"title": [f"film {i}" for i in ids], "genres": genres, "rare": [None] * 39 + ["prize"], "year": ids}
+    catalogue = Catalogue(ids, pa.table({**columns, "tags": [[f"tag {i}"] for i in ids]}))
+    require_columns(
+        catalogue, ["genres", "rare", "year", "tags"]
+    )  # every text of genres is different, its parts are not
+    with pytest.raises(DataError, match=r"share a text in 'title'.*leave it out; columns that describe items: genres"):
+        require_columns(catalogue, ["genres", "title"])

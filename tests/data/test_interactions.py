@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_matrix
 
@@ -123,6 +124,19 @@ def test_describe_is_for_the_owner_and_right(ratings: Interactions) -> None:
     assert "0.5 to 5" in str(described)
     timed = discreet.read([(1, 1, 1.0, 7), (1, 2, 1.0, 3)])
     assert timed.describe()["times"] == {"from": "3", "to": "7"}
+
+
+@pytest.mark.parametrize(("scale", "unit"), [(1, "seconds"), (1.0, "seconds"), (1000, "milliseconds")])
+def test_times_since_1970_are_described_as_dates(scale: float, unit: str) -> None:
+    def described(first: float, last: float) -> Any:
+        frame = {"user": ["a", "b"], "item": ["x", "x"], "rating": [1.0, 2.0], "timestamp": [first, last]}
+        return discreet.read(pa.table(frame)).describe()
+
+    times = {"from": "1997-09-20", "to": "1998-04-22", "read as": f"{unit} since 1970"}
+    found = described(874_724_710 * scale, 893_286_638 * scale)
+    assert found["times"] == times
+    assert f"from 1997-09-20, to 1998-04-22, read as {unit} since 1970" in str(found)
+    assert described(0 * scale, 874_724_710 * scale)["times"]["from"] in ("0", "0.0")  # perhaps not a date
 
 
 def test_equality_looks_at_everything(ratings: Interactions) -> None:

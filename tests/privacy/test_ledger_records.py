@@ -31,7 +31,23 @@ def test_preview_costs_nothing() -> None:
     assert not ledger.preview(plan_of(2.0)).fits
     assert "DOES NOT FIT" in str(ledger.preview(plan_of(2.0)))
     assert ledger.spent.epsilon == 0
+    assert "ledger" not in str(preview)  # nothing was spent before: the cost is the total
+    ledger.release(COUNTS, 1, Gaussian(10.0), "before")
+    after = ledger.preview(plan_of())
+    assert after.after.epsilon > after.cost.epsilon
+    assert "; the ledger will then have spent epsilon = " in str(after)
     assert "-" in str(ledger.preview(Plan((Planned("bits", Cost.of(PureEvent(0.1))),))))
+
+
+def test_no_label_is_cut() -> None:
+    long, ledger = "clicks per item and week, by the country of the shop", budget()
+    heading, row = str(ledger.preview(Plan((Planned(long, Cost.of_mu(0.1)),)))).splitlines()[:2]
+    assert long in row
+    assert len(heading) == len(row)
+    ledger.release(COUNTS, 1, Gaussian(10.0), long)
+    heading, row = str(ledger).splitlines()[:2]
+    assert long in row
+    assert len(heading) == len(row)
 
 
 def test_a_plan_is_set_aside_before_data_is_touched(url: str | None) -> None:
@@ -48,6 +64,8 @@ def test_a_plan_is_set_aside_before_data_is_touched(url: str | None) -> None:
     assert ledger.open_reservations() == []
     assert ledger.spent.mu == pytest.approx(0.2 * math.sqrt(0.5))  # two steps were returned
     assert [event.label for event in ledger.events] == ["counts", "steps"]
+    ledger.release(COUNTS, 1, Gaussian(10.0), "another")
+    assert [event.label for event in reserved.events] == ["counts", "steps"]
     ledger.verify()
 
 

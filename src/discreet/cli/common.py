@@ -222,6 +222,9 @@ def in_options(message: str, command: Command | None) -> str:
         message = re.sub(rf"^{name}(?=:| must)", option, message)
         if name and "_" in name:
             message = re.sub(rf"{own}\b", option, message)
+    sets = any("--set" in param.opts for param in (command.params if command else ()))
+    if sets and message.startswith("features:"):  # not of train, which has this option
+        message = f"--set {message}"
     message = re.sub(r"\bpass (?=--)", "give ", message).replace(" None", " none")
     return re.sub(r"^\S+: (?=(line|row) \d)", "", message)  # which row it is says more than which column
 
@@ -362,8 +365,13 @@ def require_file(flag: str, file: Path | None, endings: Sequence[str] = ()) -> N
         raise Misuse(f"{flag}: {str(file)!r} is not a file that can be written ({error.strerror})") from None
 
 
-def require_folder(flag: str, folder: Path) -> None:
-    """Raise unless files can be written in a folder, which may not exist yet. Leaves nothing behind."""
+def require_folder(flag: str, folder: Path, *, of_model: bool = False) -> None:
+    """Raise unless files can be written in a folder, which may not exist yet. Leaves nothing behind.
+
+    Only a model (`of_model`) may be written where a model is: saving it replaces the whole folder.
+    """
+    if not of_model and (folder / "model.json").exists():
+        raise Misuse(f"{flag}: {str(folder)!r} holds a model, and nothing else belongs there; name another folder")
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -42,14 +42,13 @@ def list_() -> None:
                 "license": data.license,
             }
         )
-        where = path or ("can be fetched" if data.downloads else "bring your own file")
+        where = path.name if path else "can be fetched" if data.downloads else "bring your own file"
         cells.append((data.name, *(f"{count:,}" for count in counts.values()), where))
     table = grid(("name", "interactions", "users", "items", "where"), cells)
-    for column in table.columns[:-1]:
-        column.no_wrap = True
-        column.justify = "left" if column is table.columns[0] else "right"
-    table.columns[-1].overflow = "fold"  # a path is never cut
-    show(rows, table)
+    for column in table.columns[1:-1]:
+        column.justify = "right"
+    folders = dict.fromkeys(str(path.parent) for path in (data.where() for data in CATALOG.values()) if path)
+    show(rows, table, *(["", f"Files are in {' and '.join(folders)}."] if folders else []))
 
 
 @command(app)

@@ -132,7 +132,8 @@ def _continue(
             raise Misuse(f"--range: the model keeps the range that it was trained with; give --range {low:g} {high:g}")
         plan = model.plan_more(ratings.n_items, epsilon=budget.epsilon)
         paying = ledger or model._more(budget.epsilon, None)._own_ledger()
-        costs = str(paying.preview(plan))
+        total = round_up((model.guarantee_.cost + plan.cost).epsilon(model.delta))
+        costs = f"{paying.preview(plan)}\nthe model will then have epsilon = {total} at delta = {model.delta:g} in all"
         show(None, _intention(model, ratings, source), "", costs)
     with spending_reported(ledger), warnings_shown():
         model.fit_more(ratings, ledger, epsilon=budget.epsilon)
@@ -223,7 +224,7 @@ def require_writable(out: Path, files: list[Path]) -> None:
         raise Misuse(f"--out: {str(out)!r} is not a folder; name another")
     if out.is_dir() and {file.name for file in out.iterdir()} - {UNFINISHED} and not (out / "model.json").exists():
         raise Misuse(f"--out: {str(out)!r} is not empty and holds no model; name another folder, or empty it")
-    require_folder("--out", out)
+    require_folder("--out", out, of_model=True)
     for file in files:
         if file.resolve().parent == out.resolve():
             raise Misuse(f"--statement: {str(file)!r} is in the model's folder; put it beside the model")

@@ -15,6 +15,7 @@ import hashlib
 import math
 import os
 import re
+import unicodedata
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -503,12 +504,20 @@ class Catalogue:
         texts = pa.table({"title": self.columns[name].cast(pa.large_string()), **columns})
         return Catalogue(self.ids, texts, origin=self.origin, selection=self.selection)
 
-    def search(self, text: str) -> list[int]:
-        """The numbers of the items whose title, or id if there is none, contains every word of a text."""
+    @cached_property
+    def _searched(self) -> list[str]:
         titles = self.ids if self.title_column is None else self.columns[self.title_column].to_pylist()
-        words = text.casefold().split()
-        found = (str(item if title is None else title).casefold() for item, title in zip(self.ids, titles, strict=True))
-        return [number for number, title in enumerate(found) if all(word in title for word in words)]
+        return [_folded(str(item if title is None else title)) for item, title in zip(self.ids, titles, strict=True)]
+
+    def search(self, text: str) -> list[int]:
+        """The numbers of the items whose title, or id if there is none, contains every word of a text.
+
+        Case and accents do not count.
+        """
+        found = list(range(len(self)))
+        for word in _folded(text).split():
+            found = [number for number in found if word in self._searched[number]]
+        return found
 
     def column(self, name: str) -> list[Any]:
         """One column, in the order of the items."""
@@ -567,14 +576,26 @@ def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
 
 
 def require_columns(catalogue: Catalogue, names: Sequence[str]) -> None:
-    """Raise unless a catalog has these columns."""
+    """Raise unless a catalog has these columns, and each has categories that items share."""
     for name in names:
+        telling = [other for other in catalogue.names if other not in (name, catalogue.title_column)]
+        others = f"; columns that describe items: {', '.join(telling)}" if telling else ""
         if name not in catalogue.names:
-            telling = [other for other in catalogue.names if other != catalogue.title_column]
-            instead = (
-                f"; columns that describe items: {', '.join(telling)}" if telling else ", nor any that describes items"
+            raise DataError(f"features: the catalog has no column {name!r}{others or ', nor any that describes items'}")
+        if _tells_apart(catalogue.columns[name]):
+            raise DataError(
+                f"features: hardly any two items share a text in {name!r}, so nothing can be learned from it about "
+                f"several items; leave it out{others}"
             )
-            raise DataError(f"features: the catalog has no column {name!r}{instead}")
+
+
+def _tells_apart(column: pa.ChunkedArray) -> bool:
+    """Whether a column has texts, and hardly any item shares one of its categories with another."""
+    if not types.is_large_string(column.type) or pc.count_distinct(column).as_py() <= 0.9 * len(column):
+        return False
+    tags = [_tags(entry) for entry in column.to_pylist() if entry is not None]
+    counts = Counter(tag for own in tags for tag in own)
+    return sum(any(counts[tag] > 1 for tag in own) for own in tags) < 0.1 * len(tags)
 
 
 def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
@@ -597,6 +618,12 @@ def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
 def _tags(entry: Any) -> set[str]:
     tags = entry if isinstance(entry, list | tuple) else str(entry).split("|")
     return {str(tag).strip() for tag in tags if str(tag).strip()}
+
+
+def _folded(text: str) -> str:
+    """Text to compare, without case and accents, as in web/static/search.js."""
+    letters = unicodedata.normalize("NFKD", text)
+    return (letters if letters.isascii() else "".join(c for c in letters if unicodedata.category(c) != "Mn")).casefold()
 
 
 def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

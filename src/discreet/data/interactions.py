@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import shutil
@@ -456,7 +457,7 @@ class Interactions(Declared):
         }
         if self.times is not None and len(self):
             first, last = self.moments(np.array([self.times.argmin(), self.times.argmax()])).to_pylist()
-            described["times"] = {"from": str(first), "to": str(last)}
+            described["times"] = _dated(first, last)
         described |= {f"public {name}": text for name, text in self.public_inputs.items()}
         described["source"] = self.report.source
         if self.report.columns:
@@ -497,6 +498,15 @@ def _known(ids: Ids, given: Any, what: str, where: str) -> Integers:
         missing = list(given)[int(np.flatnonzero(numbers < 0)[0])]
         raise DataError(f"{what}: {missing!r} is not {where}")
     return np.unique(numbers)
+
+
+def _dated(first: Any, last: Any) -> dict[str, str]:
+    """The first and last time: as dates (UTC) if they look like seconds or milliseconds since 1970."""
+    for name, scale in (("seconds", 1), ("milliseconds", 1000)):
+        if isinstance(first, int | float) and 1e8 * scale <= first <= last < 1e10 * scale:  # from 1973 to 2286
+            days = [dt.datetime.fromtimestamp(time // scale, dt.timezone.utc).date() for time in (first, last)]
+            return {"from": str(days[0]), "to": str(days[1]), "read as": f"{name} since 1970"}
+    return {"from": str(first), "to": str(last)}
 
 
 def _spread(numbers: Array) -> dict[str, float]:

@@ -78,8 +78,7 @@ def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confide
         users = LocalBlocks[Collected](lambda: [collected])
         releaser = Releaser(reservation, ledger.adjacency, None)
         public = releaser.release(label(metrics), statistic, users, partial(contributions, task))
-    mine = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
-    guarantee = ledger.guarantee(planned.cost, mine, delta=delta)
+    guarantee = ledger.guarantee(planned.cost, reservation.events, delta=delta)
     scores = read(public, task, statistic, confidence)
     return Evaluation(scores, confidence=confidence, guarantee=guarantee, noise_std=public.std)
 

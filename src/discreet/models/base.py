@@ -233,7 +233,6 @@ class Model(Estimator):
     def _readied(self, ratings: Any, reading: dict[str, Any] | None = None) -> Iterator[Interactions]:
         """Check all parameters, then read the table if needed. A table read in Spark is released at the end."""
         self._check_parameters()
-        n_threads(self.n_jobs)
         with readied(ratings, reading or {}, self._in_spark, type(self).__name__) as table:
             if not table.n_items:
                 raise DataError("ratings: the catalog has no items")
@@ -579,6 +578,7 @@ def no_guarantee(model: Model, ratings: Interactions) -> Statement:
 
 def check_parameters(model: Any) -> None:
     """Raise unless parameters are what their types say: `Positive`, `Count`, one of a `Literal`, None if allowed."""
+    n_threads(getattr(model, "n_jobs", None))
     for name, (kinds, checks) in _declared(model.__class__).items():
         value = getattr(model, name)
         if value is None and type(None) in kinds:

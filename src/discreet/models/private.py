@@ -304,15 +304,14 @@ class PrivateModel(Model):
                 "item_bias_": np.zeros(ratings.n_items, np.float32),
                 **learn(releaser, ratings),
             }
-        entries = [entry for entry in ledger.entries if entry.body.get("reservation") == reservation.id]
-        events = [entry for entry in entries if entry.kind == "release"]
+        events = reservation.events
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         if after is not None:
             guarantee = after.guarantee + guarantee
         notes = []
         if left := sum(plan.left(events).values()):
             # Of a plan that fits only because it was fixed in advance, nothing is returned.
-            returned = _RETURNED if any(entry.kind == "close" and entry.cost for entry in entries) else ""
+            returned = _RETURNED if any(e.kind == "close" and e.cost for e in reservation.entries) else ""
             notes.append(_STOPPED.format(made=planned - left, planned=planned, returned=returned))
         for note in large_delta(self.delta, self._people(learned, plan)):
             notes.append(note)

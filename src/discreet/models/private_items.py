@@ -143,7 +143,7 @@ def _chosen(
         for label, _ in ROUNDS:
             passed, _ = releaser.release_items(label, users, _not_yet(found), n_items=len(found), most=MOST)
             found[passed] = True
-    events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
+    events = reservation.events
     guarantee = ledger.guarantee(plan.cost, events, delta=delta)
     statement = Statement.of(CHOICE, guarantee, events, public_inputs={})
     if not found.any():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, NotFitted
+from discreet.kernels import n_threads
 from discreet.models.als import DPALS
 from discreet.models.base import Estimator, readied
 from discreet.models.spectral import DPSVD
@@ -93,6 +94,7 @@ class Recommender(Estimator):
     def _check_parameters(self) -> None:
         positive("epsilon", self.epsilon)
         probability("delta", self.delta)
+        n_threads(self.n_jobs)
 
     def __getattr__(self, name: str) -> Any:
         if name == "model_":

@@ -143,13 +143,16 @@ class Preview:
     fits: bool
 
     def __str__(self) -> str:
-        lines = [f"{'release':<28}{'times':>6}{'share of mu^2':>15}"]
+        wide = max(26, *(len(line.label) for line in self.plan.lines)) + 2
+        lines = [f"{'release':<{wide}}{'times':>6}{'share of mu^2':>15}"]
         total = self.plan.cost.gaussian or 1
         for line in self.plan.lines:
             share = f"{line.total.gaussian / total:.1%}" if line.total.gaussian else "-"
-            lines.append(f"{line.label:<28}{line.count:>6}{share:>15}")
-        cost, after = round_up(self.cost.epsilon), round_up(self.after.epsilon)
-        lines.append(f"costs epsilon = {cost}, ledger then at {after}, at delta = {round_up(self.cost.delta)}")
+            lines.append(f"{line.label:<{wide}}{line.count:>6}{share:>15}")
+        costs = f"costs epsilon = {round_up(self.cost.epsilon)} at delta = {round_up(self.cost.delta)}"
+        if self.after.cost != self.cost.cost:  # something was spent before
+            costs += f"; the ledger will then have spent epsilon = {round_up(self.after.epsilon)}"
+        lines.append(costs)
         return "\n".join(lines if self.fits else [*lines, "DOES NOT FIT in what the ledger has left"])
 
 
@@ -582,6 +585,16 @@ class Reservation:
         return self._ledger._release(
             statistic, sensitivity, noise, label, self, what=what, rate=rate, threshold=threshold
         )
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All that the log says of it."""
+        return [entry for entry in self._ledger.entries if entry.body.get("reservation") == self.id]
+
+    @property
+    def events(self) -> list[Entry]:
+        """Everything that was released under this plan, in order; by earlier runs, too, if they were resumed."""
+        return [entry for entry in self.entries if entry.kind == "release"]
 
     @property
     def keeps_releases(self) -> bool:

@@ -611,10 +611,13 @@ def ledger_table(events: Sequence[Entry], delta: float) -> list[str]:
     """The lines of a table of what a ledger has released, at what cost."""
     if not events:
         return ["Nothing has been released."]
-    lines = [f"{'#':>4}  {'released':<32}{'shape':>12}{'sensitivity':>13}  {'noise':<28}{'mu':>10}"]
-    for row, event in zip(release_rows([event.body for event in events], delta), events, strict=True):
+    rows = release_rows([event.body for event in events], delta)
+    # Nothing is cut: a column is as wide as its longest text.
+    label, noise = (max(30, *(len(row[column]) for row in rows)) + 2 for column in ("label", "noise"))
+    lines = [f"{'#':>4}  {'released':<{label}}{'shape':>12}{'sensitivity':>13}  {'noise':<{noise}}{'mu':>10}"]
+    for row, event in zip(rows, events, strict=True):
         mu = "-" if event.cost.mu is None else f"{event.cost.mu:.4g}"
-        columns = f"{row['label'][:31]:<32}{row['shape']:>12}{row['sensitivity']:>13}  {row['noise'][:27]:<28}{mu:>10}"
+        columns = f"{row['label']:<{label}}{row['shape']:>12}{row['sensitivity']:>13}  {row['noise']:<{noise}}{mu:>10}"
         lines.append(f"{event.seq:>4}  {columns}")
     return [*lines, ""]
 

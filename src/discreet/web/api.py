@@ -109,10 +109,6 @@ class Api:
         """The number of each item, by the text of its id."""
         return {str(item): number for number, item in enumerate(self._items[0])}
 
-    @cached_property
-    def _searched(self) -> list[str]:
-        return [str(item if title is None else title).casefold() for item, title in zip(*self._items, strict=True)]
-
     # -- requests
 
     def parse(self, body: bytes) -> Query:
@@ -248,7 +244,7 @@ class Api:
         return [[listed(next(rows), query.n) for _ in query.histories] for query in requests]
 
     def items(self, asked: Mapping[str, str]) -> dict[str, Any]:
-        """Items of the catalog whose title, or id, contains a text."""
+        """Items of the catalog whose title, or id, has every word of a text."""
         if unknown := [name for name in asked if name not in ("search", "offset", "limit")]:
             raise Refused(422, f"{unknown[0][:40]!r} is not a parameter; the parameters are search, offset, limit")
         search = asked.get("search", "")
@@ -256,8 +252,7 @@ class Api:
             raise Refused(422, f"search: at most {SEARCH_LONGEST} characters are accepted")
         offset = _whole("offset", _digits(asked.get("offset", "0")), 0, 1 << 40)
         limit = _whole("limit", _digits(asked.get("limit", str(PAGE_DEFAULT))), 1, PAGE_MOST)
-        wanted, (ids, titles) = search.casefold(), self._items
-        found = [at for at, text in enumerate(self._searched) if wanted in text]
+        found, (ids, titles) = self.model.catalogue_.search(search), self._items
         rows = [{"item": ids[at], "title": titles[at]} for at in found[offset : offset + limit]]
         return {"items": rows, "total": len(found)}
 
@@ -386,7 +381,7 @@ PARAMETERS = {
 }
 SEARCH = {
     "operationId": "items",
-    "summary": "Items of the catalog whose titles contain a text.",
+    "summary": "Items of the catalog whose titles have every word of a text.",
     "parameters": [
         {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in PARAMETERS.items()
     ],

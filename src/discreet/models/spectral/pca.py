@@ -22,7 +22,7 @@ from discreet.errors import DataError, NotFitted
 from discreet.models.base import check_parameters
 from discreet.models.eigen import Products, check_budget, oja, orthonormal, start
 from discreet.models.private import choice_of, require_sound
-from discreet.parallel import n_threads, single_threaded_blas
+from discreet.parallel import single_threaded_blas
 from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import Adjacency, AdjacencyName, Guarantee, account, require_adjacency
@@ -105,7 +105,6 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _check_parameters(self, n_columns: int) -> None:
         check_parameters(self)
         require_adjacency(self.adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
-        n_threads(self.n_jobs)
         if self.n_components > whole("n_columns", n_columns, 1):
             raise DataError(f"n_components: {self.n_components} are too many for {n_columns} columns")
         if self.method == "dense" and n_columns > LARGEST_DENSE:
@@ -145,7 +144,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ledger.expect(unit="user", adjacency=self.adjacency)
         with ledger.reserve(plan) as reservation:
             vectors, values = self._release(Releaser(reservation, self.adjacency, self.n_jobs), table)
-        events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
+        events = reservation.events
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         guarantee = guarantee if chosen is None else chosen.guarantee + guarantee
         public = {"columns": f"{table.n_columns:,}", "row norm": f"{self.row_norm:g}, given"}
