@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, NotFitted
-from discreet.kernels import n_threads
 from discreet.models.als import DPALS
 from discreet.models.base import Estimator, readied
 from discreet.models.spectral import DPSVD
+from discreet.parallel import n_threads
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.validation import positive, probability
 
