@@ -1,4 +1,7 @@
 import json
+import re
+import sqlite3
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +9,7 @@ import pytest
 
 import discreet
 from discreet import Gaussian, Ledger, Plan, Statement
+from discreet.privacy import store
 from tests.cli.conftest import run
 
 
@@ -37,6 +41,18 @@ def test_show(path: str) -> None:
     assert "Nothing has been released" in run("ledger", "show", str(empty))
 
 
+def test_who_waits_for_a_ledger_is_told(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PATIENCE", 0.1)
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("begin exclusive")
+    soon = threading.Timer(0.5, other.close)
+    soon.start()
+    text = run("ledger", "show", path)
+    soon.join()
+    assert re.match(r"discreet: The ledger in .* is locked by .*; waited for 0 s", text)
+    assert "clicks per item" in text
+
+
 def test_export(path: str) -> None:
     assert len(json.loads(run("ledger", "export", path))["entries"]) == 2
     assert run("ledger", "export", path, "--statement").startswith("# Privacy ledger")
@@ -46,8 +62,6 @@ def test_export(path: str) -> None:
 def test_verify(path: str) -> None:
     assert "intact: 2 entries" in run("ledger", "verify", path)
     assert json.loads(run("ledger", "verify", path, "--json")) == {"valid": True, "entries": 2}
-    import sqlite3
-
     connection = sqlite3.connect(path)
     connection.execute("update discreet_ledger_entry set body = replace(body, '10.0', '99.0') where seq = 2")
     connection.commit()
@@ -77,8 +91,6 @@ def test_what_is_not_a_ledger_is_one_sentence(tmp_path: Path) -> None:
     text, other = tmp_path / "notes.txt", tmp_path / "other.db"
     text.write_text("no database " * 100)
     assert "not a database" in run("ledger", "show", str(text), code=1)
-    import sqlite3
-
     sqlite3.connect(other).close()
     assert "no ledger" in run("ledger", "show", str(other), code=1)
     connection = sqlite3.connect(other)

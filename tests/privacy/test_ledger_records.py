@@ -5,13 +5,18 @@ import math
 import os
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
 
-from discreet import Gaussian, Laplace, Ledger, Plan, account
+from discreet import Gaussian, Laplace, Ledger, Plan, Statement, account
 from discreet.errors import BudgetExceeded, MissingExtra, PrivacyError
 from discreet.privacy import Cost, Planned, PureEvent
 from discreet.privacy.store import Entry, State
@@ -128,6 +133,37 @@ def test_a_line_that_its_record_could_not_be_found_by_is_refused() -> None:
     for parts in (0, -1, 0.5):
         with pytest.raises(PrivacyError, match="parts must be a whole number >= 1"):
             plan_of().noise("steps", sensitivity=1.0, parts=parts)  # type: ignore[arg-type]
+
+
+SIZES = st.integers(1 << 50, 1 << 90).map(lambda size: Cost(size, 1))
+PURE = st.sampled_from([0.1, 0.2]).map(lambda epsilon: Cost.of(PureEvent(epsilon)))
+LINES = st.lists(
+    st.tuples(SIZES | PURE | st.builds(Cost.__add__, SIZES, PURE), st.integers(1, 4)), min_size=1, max_size=3
+)
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@given(LINES, st.data(), st.sampled_from(["gaussian", "renyi"]))
+def test_no_releases_and_no_closing_exceed_a_plan(given_lines: Any, data: Any, filter: str) -> None:
+    """Of any sizes and kinds, in any order: what a line's releases cost and what is returned of it is what it has."""
+    plan = Plan(tuple(Planned(f"line {at}", cost, count) for at, (cost, count) in enumerate(given_lines)))
+    ledger, made = budget(epsilon=100, filter=filter), {line.label: Cost() for line in plan.lines}
+    with ledger.reserve(plan) as reserved:
+        for _ in range(data.draw(st.integers(0, 10))):
+            line = data.draw(st.sampled_from(plan.lines))
+            size = (line.cost.gaussian or 1 << 80) // data.draw(st.integers(1, 9)) + data.draw(st.integers(-2, 2))
+            part = Gaussian.for_cost(Cost(size, 1), sensitivity=1.0)
+            noise = data.draw(st.sampled_from([part, Laplace(5.0), Laplace(10.0)]))
+            with suppress(PrivacyError):
+                reserved.release(COUNTS, 1, noise, line.label)
+                made[line.label] += noise.cost(1)
+            assert all(made[each.label].within(each.total) for each in plan.lines)
+    (close,) = (entry for entry in ledger.entries if entry.kind == "close")
+    assert (sum(made.values(), Cost()) + close.cost).within(plan.cost)
+    assert ledger.spent.cost == plan.cost + close.cost * -1
+    ledger.close(reserved.id)
+    assert ledger.spent.cost == plan.cost + close.cost * -1
+    Statement.parse(ledger.statement().json())
 
 
 def test_other_noise_is_not_released_in_parts() -> None:

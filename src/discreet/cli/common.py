@@ -158,7 +158,7 @@ class Said(logging.Handler):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Leave out those of the server, which has a log of its own."""
-        return record.name == "discreet"
+        return record.name != "discreet.serve"
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a record."""

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 # The cost of only the releases that were made would not be a true guarantee: docs/proofs/composition.md, section 4.
 _STOPPED = (
-    "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by earlier releases. "
-    "The guarantee covers the whole plan{returned}."
+    "Of the {planned} releases that were planned, {made} were made, in one piece or in parts: whether to go on was "
+    "decided by earlier releases. The guarantee covers the whole plan{returned}."
 )
 _RETURNED = "; what was not released went back to the ledger"
 _EXPOSED = 0.1  # a delta is large if the mechanism below exposes more people than this on average

@@ -193,7 +193,7 @@ def test_a_plan_that_is_charged_as_a_whole_returns_nothing_and_its_note_says_so(
     for filter, returned in (("gaussian", True), ("renyi", False)):
         paid = seeded(epsilon=200.0, filter=filter)
         (note,) = made.fit(data, ledger=paid).statement().certificate["notes"]
-        assert "whether to go on was decided by earlier releases. The guarantee covers the whole plan" in note
+        assert "in parts: whether to go on was decided by earlier releases. The guarantee covers the whole plan" in note
         assert note.endswith("what was not released went back to the ledger.") is returned
         assert (paid.spent.cost.gaussian < made.guarantee_.cost.gaussian) is returned
 
