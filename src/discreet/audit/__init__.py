@@ -1,4 +1,4 @@
-"""Audits of guarantees: they look for anything that one person can change in a model, and should not be able to.
+"""Audits of guarantees: they look for anything in a model that one person can change but must not.
 
 `run` audits a model and reports what was tried and found; `replay` compares two fits on neighboring data; `zoo` breaks
 the library in every way that is known to have happened, and shows which check notices; `attacks` shows what a guarantee

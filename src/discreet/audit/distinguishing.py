@@ -106,9 +106,9 @@ def distinguish(
 
 @cache
 def detectable(claim: float, runs: int, *, level: float = EACH) -> float:
-    """The smallest true mu that this many runs, half of them to choose the threshold, would prove to exceed a claim.
+    """The smallest true mu that this many runs would prove, with probability 95%, to exceed a claim.
 
-    With the best test, with probability 95%. Infinity if there is none.
+    This is for the best test. Half of the runs are used to choose its threshold. Infinity if there is no such mu.
     """
     half = max(runs // 2, 1)
     places = np.linspace(0.0, 1.0, 9).tolist()  # of the threshold, between the two means
@@ -133,7 +133,7 @@ def detectable_epsilon(claim: float, runs: int, *, delta: float = 0.0, level: fl
 
 
 def _likely(hit: float, alarm: float, runs: int, level: float) -> Evidence:
-    """The evidence that such rates give, or better, in 95% of cases."""
+    """In 95% of cases, such rates give this evidence or better."""
     hits, alarms = binom.ppf((1 - SURELY) / 2, runs, hit), binom.ppf((1 + SURELY) / 2, runs, alarm)
     return Evidence(int(hits), int(alarms), runs, level)
 

@@ -100,7 +100,7 @@ class Release:
         return cost if self.threshold is None else cost + self.threshold.cost
 
     def passing(self, other: Release) -> float:
-        """The probability that an entry passes the threshold that only one of two data sets has."""
+        """The probability that an entry passes the threshold if only one of the two data sets has it."""
         assert self.threshold is not None
         std, least = self.scale / self.step, self.threshold.units(self.scale, Grid(round(math.log2(self.step))))
         own = (one.units[(one.units > 0) & (two.units <= 0)] for one, two in ((self, other), (other, self)))

@@ -126,7 +126,7 @@ def _coins(noise: RandomizedResponse, draws: int, source: NoiseSource, alarms: A
 
 
 def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
-    """Release two numbers that differ by the sensitivity many times: what does that prove about the cost?"""
+    """Release each of two numbers many times; they differ by the sensitivity. What does that prove about the cost?"""
     noise, claim = release.noise, release.noise.cost(release.sensitivity)
     assert not isinstance(noise, L2Laplace)
     level = alarms.take(2)  # a bound on each of two rates

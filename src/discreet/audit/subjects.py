@@ -143,7 +143,7 @@ def _spectral() -> list[Subject]:
 
 
 def _baselines() -> list[Subject]:
-    """Two people differ most in popularity with different items, and in sums with the same: no pair reaches both."""
+    """Popularity differs most for people with different items, sums for people with the same: no pair reaches both."""
     ratings, liked = partial(neighbors.crowd, 40, False), partial(neighbors.crowd, 50, True)
     means = _private(discreet.DPMeanRating)
     apart: Pairs = [*BY_MEANS[1], (DIVIDED, ELSEWHERE)]
@@ -262,9 +262,9 @@ def _published_als() -> list[Subject]:
 def _frank_wolfe() -> list[Subject]:
     """A person with a single item that nobody else has keeps their whole residual, and moves every covariance most.
 
-    For products with a vector, the worst case is a person whose only item is the leading direction. As published, steps
-    are so long that they first move this person as far as possible at a right angle to their only rating, to an item
-    rated 0, and then to the opposite of it.
+    For products with a vector, the worst case is a person whose only item is the leading direction. Steps as published
+    are very long. They first move this person as far as possible at a right angle to their only rating, to an item
+    rated 0. Then they move them to the opposite of that rating.
     """
     make = _private(discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
     crowd = tuple((f"v{i:04}", ((7, 5.0),)) for i in range(2000))
@@ -333,7 +333,7 @@ def _evaluations() -> list[Subject]:
 
 
 def _choices() -> list[Subject]:
-    """An item that hardly anyone has is found in no round: one more person moves both by all of their weight."""
+    """No round finds an item that hardly anyone has, so one more person moves both rounds by their whole weight."""
     rare, alone, many = {60: 1.0}, {40: 1.0}, dict.fromkeys(range(40, 60), 1.0)  # nobody else has 40 to 59
     added: Pairs = [(rare, None), (dict.fromkeys(range(60, 80), 1.0), None), (alone, None), (many, None)]
     replaced: Pairs = [(rare, {61: 1.0}), (alone, {41: 1.0}), (many, rare)]

@@ -152,7 +152,7 @@ def _whole(share: float, apart: float) -> Finding:
 
 
 def _tight(subject: Subject, release: str, share: float) -> Finding:
-    """If nobody comes near a bound, it is slack or the test is blind."""
+    """If nobody comes near a bound, it is loose, or the test cannot see it."""
     ok = share >= REACHED
     words = f"a designed person moves {release!r} by {share:.1%} of its bound"
     if release in subject.elsewhere:
@@ -172,7 +172,7 @@ def _merged(findings: list[Finding]) -> list[Finding]:
 
 
 def search(subject: Subject, *, tries: int) -> list[Finding]:
-    """Climb from extreme people to more extreme ones, in `tries` replays; for models of ratings only."""
+    """Look for people who are more extreme than given ones, in `tries` replays; for models of ratings only."""
     empty = subject.data(None) if subject.pairs and isinstance(subject.pairs[0][0], dict) else None
     adjacency = subject.make().adjacency
     if not isinstance(empty, Interactions) or adjacency == "flip":

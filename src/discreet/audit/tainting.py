@@ -253,7 +253,7 @@ def watching(allow: set[str]) -> Iterator[Watch]:
 
 
 def tainted(table: Interactions, *, values_only: bool = False) -> Interactions:
-    """The same table with private arrays; with `values_only`, who has rated what is public."""
+    """The same table with private arrays. With `values_only`, it is public which items each person has rated."""
     names = ("values",) if values_only else ("indptr", "indices", "values")
     arrays: dict[str, NDArray[Any]] = {name: getattr(table, name).view(Private) for name in names}
     return replace(table, **arrays)  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ def missing(data: DataSet) -> str:
 
 
 def at_hand(names: tuple[str, ...], options: Options) -> tuple[str, ...]:
-    """The data sets that are available; if there is none the first, so that `load` says what is missing."""
+    """The data sets that are available. If there are none, the first one, so that `load` says what is missing."""
     some = options.generated or options.data is not None or options.source is not None
     return tuple(name for name in names if some or CATALOG[name].where() is not None) or names[:1]
 

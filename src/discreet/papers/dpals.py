@@ -263,7 +263,7 @@ def low_rank(n_users: int, options: Options) -> Task:
 
 
 def ball(n_users: int) -> tuple[float, float]:
-    """What Frank-Wolfe is told: the nuclear norm of the matrix, and a bound on the length of most rows."""
+    """What Frank-Wolfe is given: the nuclear norm of the matrix, and a bound on the length of most rows."""
     return float(np.sqrt(5 * n_users * 1000)), float(np.sqrt(20 * np.log(n_users)))
 
 

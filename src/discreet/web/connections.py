@@ -155,7 +155,7 @@ class _Connection(HttpToolsProtocol):
             self.refuse(408, "the request took too long to arrive")
 
     def refuse(self, status: int, reason: str) -> None:
-        """Close, after an answer without the application if the client would take it for the one to its request."""
+        """Answer with an error, without the application, and close; only close if the answer to a body has begun."""
         if self.transport.is_closing() or (self.arriving == "body" and self.cycle.response_started):
             self.abort()
             return

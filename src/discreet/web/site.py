@@ -51,10 +51,10 @@ class Site:
 
     @property
     def loss(self) -> dict[str, float]:
-        """Cost of the precision.
+        """What storing numbers with less precision costs.
 
-        `rms` and `largest` change of scores, `relative` to their spread, `top_10_kept`, and the `rms` change of
-        predictions, `predicted`.
+        `rms` and `largest`: the changes of scores. `relative`: `rms` over the spread of scores. `top_10_kept`: how
+        many of the ten best items stay among the ten best. `predicted`: the root mean square change of predictions.
         """
         found: dict[str, float] = self.manifest["loss"]
         return found
