@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.models.als import contributions, directions, estimate, frequencies, model, training
+from discreet.models.als import contributions, estimate, model, moments, training
 
 COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0), ("low rank", 5.0))
 
@@ -25,7 +25,7 @@ COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0),
 @contextlib.contextmanager
 def constants(**values: Any) -> Iterator[None]:
     """Other values of constants, wherever they are used."""
-    modules = (frequencies, directions, estimate, model, training, contributions)
+    modules = (moments, estimate, model, training, contributions)
     places = [(module, name) for name in values for module in modules if hasattr(module, name)]
     before = [getattr(module, name) for module, name in places]
     for module, name in places:
@@ -50,7 +50,7 @@ def without(*labels: str) -> Callable[..., contributions.Settings]:
     return changed
 
 
-def plain_slopes(self: estimate.ItemPosterior, known: frequencies.ItemFrequencies) -> estimate.ItemPosterior:
+def plain_slopes(self: estimate.ItemPosterior, known: moments.ItemFrequencies) -> estimate.ItemPosterior:
     """In place of the two slopes: columns that say nothing."""
     return self.with_columns(np.zeros((len(self.mean), 2)), 1e-9)
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, fields
 from functools import partial, wraps
 from typing import Any
 
-from discreet.kernels import library
+from discreet import parallel
 
 PHASES: dict[str, str | int] = {  # of "module:function", the name of the phase, or the argument that has it
     "discreet.models.private:require_sound": "check the table",
@@ -143,18 +143,18 @@ class Profile:
     def over_blocks(self, work: Any, blocks: Any, n_jobs: Any) -> Iterator[Any]:
         """As the library's."""
         if threading.get_ident() != self._main or self._depth:
-            yield from library.over_blocks(work, blocks, n_jobs)
+            yield from parallel.over_blocks(work, blocks, n_jobs)
             return
         with self._region() as timed:
-            yield from library.over_blocks(timed(work), blocks, n_jobs)
+            yield from parallel.over_blocks(timed(work), blocks, n_jobs)
 
     def each_block(self, work: Any, blocks: Any, n_jobs: Any) -> None:
         """As the library's."""
         if threading.get_ident() != self._main or self._depth:
-            library.each_block(work, blocks, n_jobs)
+            parallel.each_block(work, blocks, n_jobs)
             return
         with self._region() as timed:
-            library.each_block(timed(work), blocks, n_jobs)
+            parallel.each_block(timed(work), blocks, n_jobs)
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
@@ -176,10 +176,10 @@ class Profile:
             places.append((holder, last, found))
             setattr(holder, last, classmethod(wrapped) if isinstance(found, classmethod) else wrapped)
         replaced = {"over_blocks": self.over_blocks, "each_block": self.each_block}
-        for module in [m for n, m in sys.modules.items() if n.startswith("discreet") and m is not library]:
+        for module in [m for n, m in sys.modules.items() if n.startswith("discreet") and m is not parallel]:
             for name, ours in replaced.items():
-                if getattr(module, name, None) is getattr(library, name):
-                    places.append((module, name, getattr(library, name)))
+                if getattr(module, name, None) is getattr(parallel, name):
+                    places.append((module, name, getattr(parallel, name)))
                     setattr(module, name, ours)
         try:
             yield

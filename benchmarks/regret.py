@@ -31,7 +31,7 @@ import numpy as np
 
 import discreet
 import sparse
-from discreet.models.als import contributions, directions, estimate, frequencies, model, training
+from discreet.models.als import contributions, estimate, model, moments, training
 from discreet.testing import InsecureSeededNoise
 
 DELTA = 1e-6
@@ -75,7 +75,7 @@ GROUPS: dict[str, list[Change]] = {
 }
 
 
-FILES = (frequencies, directions, estimate, training, contributions)
+FILES = (moments, estimate, training, contributions)
 RULE = model.settings  # the one that is compared with, whatever stands in its place
 
 

@@ -83,3 +83,19 @@ def test_sensitivities_and_secret_randomness_are_made_in_the_trust_base_alone() 
 )
 def test_short_names_of_modules_can_be_imported(line: str) -> None:
     subprocess.run([sys.executable, "-c", line], check=True)
+
+
+def test_every_benchmark_fits_the_package() -> None:
+    """As far as imports go; those that need a library or a GPU that is not here stop there."""
+    code = """
+import importlib, pathlib, sys
+for name in sorted(path.stem for path in pathlib.Path().glob("*.py")):
+    try:
+        importlib.import_module(name)
+    except (ModuleNotFoundError, SystemExit) as error:
+        if "discreet" in str(error):
+            raise
+"""
+    folder = Path(__file__).parents[1] / "benchmarks"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
