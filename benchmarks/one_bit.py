@@ -24,7 +24,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
 
 import discreet
 from discreet.kernels import single_threaded_blas
@@ -35,7 +34,6 @@ from discreet.models.one_bit.estimate import DECREASE, LONGEST, MEMORY, SHORTEST
 from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed
 from discreet.papers.one_bit import MEAN_RATING, accuracies, relative_error, watched
 
-Array = NDArray[Any]
 Figures = dict[str, Any]
 
 
