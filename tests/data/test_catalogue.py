@@ -232,5 +232,5 @@ def test_a_column_that_only_tells_items_apart_describes_none() -> None:
     require_columns(
         catalogue, ["genres", "rare", "year", "tags"]
     )  # every text of genres is different, its parts are not
-    with pytest.raises(DataError, match=r"share a text in 'title'.*leave it out; columns that describe items: genres"):
+    with pytest.raises(DataError, match=r"share a text in 'title'.*leave it out \(columns that describe items: genres"):
         require_columns(catalogue, ["genres", "title"])
