@@ -24,7 +24,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
 
 import discreet
 from discreet.models.eigen import simplex
@@ -35,7 +34,6 @@ from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed
 from discreet.papers.one_bit import MEAN_RATING, accuracies, relative_error, watched
 from discreet.parallel import single_threaded_blas
 
-Array = NDArray[Any]
 Figures = dict[str, Any]
 
 

@@ -23,6 +23,11 @@ def test_the_example_works_when_pasted_and_spends_nothing(work: Path) -> None:
         assert part in text
 
 
+def test_wrong_features_are_refused_before_the_plan(work: Path) -> None:
+    told = tune(*START, *TRY, "--set", "features=nothing", "--out", "best", code=1)
+    assert told.startswith("discreet: --set features: the catalog has no column 'nothing'")
+
+
 def test_a_search(work: Path) -> None:
     ledger = discreet.Ledger("sqlite:///ledger.db", epsilon=4, delta=1e-6)
     options = ("--trials", "2", "--law", "geometric", "--metric", "recall@5", "--model", "dpals", "--out", "found")

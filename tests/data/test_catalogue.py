@@ -122,13 +122,6 @@ def test_integer_ids_of_any_width_are_the_same(items: Any) -> None:
     assert len(discreet.read([(1, 1, 1.0), (1, 2, 1.0)], items=items)) == 2
 
 
-@pytest.fixture
-def parquet(tmp_path: Path) -> Path:
-    table = pa.table({"user": np.arange(10_000), "item": np.arange(10_000) % 50, "rating": np.ones(10_000)})
-    pq.write_table(table, tmp_path / "r.parquet", row_group_size=1000)
-    return tmp_path / "r.parquet"
-
-
 def test_an_uneven_catalogue(tmp_path: Path) -> None:
     path = written(tmp_path / "r.csv", "item,title\n1,A\n2,B, or C\n")
     with pytest.raises(DataError, match=r"line 3 .*'2,B, or C'.*double quotes"):
@@ -239,5 +232,5 @@ def test_a_column_that_only_tells_items_apart_describes_none() -> None:
     require_columns(
         catalogue, ["genres", "rare", "year", "tags"]
     )  # every text of genres is different, its parts are not
-    with pytest.raises(DataError, match=r"share a text in 'title'.*leave it out; columns that describe items: genres"):
+    with pytest.raises(DataError, match=r"share a text in 'title'.*leave it out \(columns that describe items: genres"):
         require_columns(catalogue, ["genres", "title"])

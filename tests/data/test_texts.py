@@ -84,22 +84,18 @@ def test_a_csv_file_that_is_not_utf8(tmp_path: Path) -> None:
         discreet.read(tmp_path / "r.csv")
 
 
-def test_a_csv_file_without_header(tmp_path: Path) -> None:
-    (tmp_path / "r.csv").write_text("196,242,3\n186,302,3\n")
-    with pytest.raises(DataError, match="no header line"):
-        discreet.read(tmp_path / "r.csv")
-
-
-def test_broken_json(tmp_path: Path) -> None:
-    (tmp_path / "r.jsonl").write_text('{"user": 1, "item": 2, "rating": 3}\n{"user": 1, "it')
-    with pytest.raises(DataError, match=r"line 2 of .*one JSON object a line"):
-        discreet.read(tmp_path / "r.jsonl")
-
-
-def test_an_empty_csv_table(tmp_path: Path) -> None:
-    (tmp_path / "r.csv").write_text("user,item,rating\n")
-    with pytest.raises(DataError, match="no rows"):
-        discreet.read(tmp_path / "r.csv")
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("without header.csv", "196,242,3\n186,302,3\n", "no header line"),
+        ("broken.jsonl", '{"user": 1, "item": 2, "rating": 3}\n{"user": 1, "it', r"line 2 of .*one JSON object a line"),
+        ("empty.csv", "user,item,rating\n", "no rows"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path: Path, name: str, content: str, said: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=said):
+        discreet.read(tmp_path / name)
 
 
 LINES = "".join(f"{n},2,{n % 5}\n" for n in range(100))

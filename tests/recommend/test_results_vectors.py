@@ -16,10 +16,6 @@ from discreet.recommend.results import AnnIndex
 from tests.recommend.conftest import N_ITEMS, make_ratings
 
 
-def order(scores):
-    return np.argsort(-scores, kind="stable").tolist()
-
-
 def test_inner_products_order_items_as_scores_do(model, ids, history):
     names, vectors = model.export_vectors()
     assert names.tolist() == ids

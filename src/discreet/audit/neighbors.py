@@ -134,10 +134,10 @@ def polar(n_items: int, person: Row | None) -> Interactions:
 
 @_once
 def swaying(person: Row | None) -> Interactions:
-    """Two groups whose rows have a length of about 1, and a leading direction that sways if steps are long.
+    """Two groups whose rows have a length of about 1, and a leading direction that turns if steps are long.
 
-    At first it is (0.03, 1), nearly that of the 2,000 users. Steps as long as rows then leave the 1,000 with more than
-    they had, along (0.7, 0.72).
+    The first direction is (0.03, 1), nearly that of the 2,000 users. Steps as long as rows overshoot: they make the
+    residuals of the other 1,000 users longer. The next direction is then (0.7, 0.72).
     """
     half = 0.5**0.5  # of a row's length: the same on items 0 and 1 as on 2 and 3
     first = [(f"v{user:04}", item, half * (0.1, 0.995)[item % 2]) for user in range(2000) for item in range(4)]

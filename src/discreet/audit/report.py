@@ -36,7 +36,7 @@ CHECKS = {
     "all releases together.",
     "post-processing": "Given the same released values, the two models are the same to the last bit.",
     "joint view": "All other users are shown the same, to the last bit.",
-    "search": "No extreme person, and nobody found by climbing from them, moves a release by more than was declared.",
+    "search": "No extreme person, and nobody found by a search from them, moves a release by more than was declared.",
     "noise": "The noise has the distribution and the scale that were charged for.",
     "black box": "Two numbers at the distance of the sensitivity, released many times, prove no more than is claimed.",
     "streams": "Threads and forked processes never draw the same noise.",

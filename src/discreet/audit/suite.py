@@ -158,7 +158,7 @@ def _tight(subject: Subject, release: str, share: float) -> Finding:
     if release in subject.elsewhere:
         ok, words = True, f"{release!r}: {share:.1%} of its bound here; its worst case is {subject.elsewhere[release]}"
     elif not ok:
-        words += f", less than {REACHED:.0%}: the bound is slack, or this audit is blind"
+        words += f", less than {REACHED:.0%}: the bound is loose, or this audit cannot see it"
     return Finding(TIGHT, ok, words, {"release": release, "share": share})
 
 
@@ -188,7 +188,7 @@ def search(subject: Subject, *, tries: int) -> list[Finding]:
         wrong += failed(one.findings)
         share = max(one.moved.values(), default=0.0)
         best = max(best, (share, person), key=lambda pair: pair[0])
-    words = f"{tries} people, extreme or found by climbing: the furthest moves a release by {best[0]:.1%}"
+    words = f"{tries} people, extreme ones and others found from them: the furthest moves a release by {best[0]:.1%}"
     return [*_merged(wrong), Finding(SEARCH, not wrong, words, {"share": best[0]})]
 
 

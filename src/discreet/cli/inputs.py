@@ -358,13 +358,15 @@ def _advice(flag: str) -> str:
 
 
 def chosen(model: "Model", ratings: "Interactions") -> "Model":
-    """The model itself, or the one that it chooses for these ratings."""
+    """The model itself, or the one that it chooses for these ratings. Raises if its features are not in the catalog."""
+    from discreet.data.catalogue import require_columns
     from discreet.models.recommender import Recommender
 
-    if not isinstance(model, Recommender):
-        return model
-    with settings_named(model):
-        return model.choose(ratings)
+    if isinstance(model, Recommender):
+        with settings_named(model):
+            model = model.choose(ratings)
+    require_columns(ratings.catalogue, getattr(model, "features", None) or ())
+    return model
 
 
 def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -> Any:

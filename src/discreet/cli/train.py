@@ -74,8 +74,6 @@ def train(
         _continue(continued, source, table, budget, title_column, out, files)
         return
     with nothing_spent(more=resume or discard):
-        from discreet.data.catalogue import require_columns
-
         cls = inputs.find(model)
         parameters = inputs.featured(cls, merged(ctx, "settings", settings), features)
         made = inputs.make(cls, parameters, budget.epsilon, budget.delta)
@@ -84,7 +82,6 @@ def train(
         _require_clear(ctx, fit, resume, discard)
         ratings = _titled(table.read(source, private=private, chooses=private), title_column)
         made = inputs.chosen(made, ratings)
-        require_columns(ratings.catalogue, getattr(made, "features", None) or ())
         if resume and made._not_resumable():
             raise Misuse(f"--resume: the fit in {str(out)!r} is of another model; give the options it began with")
         if discard:

@@ -579,13 +579,14 @@ def require_columns(catalogue: Catalogue, names: Sequence[str]) -> None:
     """Raise unless a catalog has these columns, and each has categories that items share."""
     for name in names:
         telling = [other for other in catalogue.names if other not in (name, catalogue.title_column)]
-        others = f"; columns that describe items: {', '.join(telling)}" if telling else ""
+        others = f"columns that describe items: {', '.join(telling)}"
         if name not in catalogue.names:
-            raise DataError(f"features: the catalog has no column {name!r}{others or ', nor any that describes items'}")
+            instead = f"; {others}" if telling else ", nor any that describes items"
+            raise DataError(f"features: the catalog has no column {name!r}{instead}")
         if _tells_apart(catalogue.columns[name]):
             raise DataError(
-                f"features: hardly any two items share a text in {name!r}, so nothing can be learned from it about "
-                f"several items; leave it out{others}"
+                f"features: hardly any two items share a text in {name!r}, so nothing that is learned about one item "
+                f"helps with another; leave it out{f' ({others})' if telling else ''}"
             )
 
 

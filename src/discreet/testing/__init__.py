@@ -1,4 +1,4 @@
-"""Tools for tests of models and mechanisms, the library's and its users'."""
+"""Tools to test models and mechanisms: the library's and your own."""
 
 from discreet.privacy.noise import InsecureSeededNoise
 from discreet.testing.conformance import ModelConformance

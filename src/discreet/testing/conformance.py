@@ -1,4 +1,4 @@
-"""The tests that every model passes, the library's and its users'.
+"""The tests that every model passes: the library's and your own.
 
     class TestMine(discreet.testing.ModelConformance):
         def model(self):
@@ -72,8 +72,8 @@ class ModelConformance:
 
     Attributes:
         personal: Whether recommendations depend on the history, unlike those of a popularity list.
-        n_users: In the small data sets; private models need more to learn anything.
-        n_items_large: In the catalog of the memory test.
+        n_users: How many users the small data sets have. Private models need more to learn anything.
+        n_items_large: How many items the catalog of the memory test has.
         implicit: Whether the model learns from implicit feedback.
         explicit: Whether the model learns from ratings.
     """
