@@ -140,9 +140,9 @@ def cuts(indptr: Array, most_users: int | None, most: int | None, n_jobs: int | 
     # Of the users before each, and behind the last: 1 is a batch that is as large as the limits allow.
     sizes = indptr / (most or PART) + np.arange(len(indptr)) / (most_users or MOST_USERS)
     threads, size, ends = n_threads(n_jobs), float(sizes[-1]), [0.0]
-    least = min(size * max(LEAST / max(int(indptr[-1]), 1), 1 / (8 * threads)), 0.5)
+    least = min(size * max(LEAST / max(int(indptr[-1]), 1), 1 / (4 * threads)), 0.5)
     while (left := size - ends[-1]) > least:
-        ends.append(ends[-1] + max(left / max(math.ceil(left), 1.5 * (threads - 1)), least))
+        ends.append(ends[-1] + max(left / max(math.ceil(left), threads), least))
     return list(pairwise(np.unique([*np.searchsorted(sizes, ends), len(indptr) - 1]).tolist()))
 
 
