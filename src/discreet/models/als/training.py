@@ -171,32 +171,23 @@ class Training:
         probes = self.n_steps and n_others <= MOST_OTHERS
         items = estimate.items.with_probes(n_others) if probes else estimate.items
         limit = FLUCTUATION if self.known else 2.0  # each continuation would lose again what false columns cost
-        users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
+        users, found = self._users(), SharedVectors.nothing(known, s)
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
-        nothing = np.zeros(items.covariance.shape[1:])
-        pooled, noise, least, shrink = Pooled(nothing, nothing), self.noise, 1.0, 1.0
-        at, left, parts, spread = 0, Fraction(self.n_steps), 1, 0.0  # left: of the planned ones
+        noise, left, parts, spread = self.noise, Fraction(self.n_steps), 1, 0.0  # left: of the planned ones
         while left:
-            k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
-            step = replace(self._step(items, frequencies, mean, weight), shrink=shrink)
+            k, weight = items.mean.shape[1], items.bias_weight(frequencies, found.squares, mu, self.releaser.n_jobs)
+            step = replace(self._step(items, frequencies, mean, weight), shrink=found.shrink)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step, parts=parts)
-            unit = shrink * np.square(np.append(max(weight, 1.0), np.ones(k - 1)))
-            shared = Pooled(*(each / np.sqrt(np.outer(unit, unit)) for each in (gram.values, gram.std)))
-            pooled = _pooled(pooled, shared, at)
-            # At least, and times `shrink`.
-            filled = float(np.diagonal(pooled.values) @ unit) - 3 * gram.std * math.sqrt(k)
-            shrink = min(shrink * GRAM_FILL * s.bounds[GRAM] * frequencies.n_users / max(filled, 1e-9), 1.0)
-            observed = Observation.of(sums, shared, pooled, frequencies, vectors, bias_weight=weight, clip=s.step_clip)
-            least = observed.variance[0] if at == 0 else least
-            self.noise = min(noise * observed.variance[1] / least, 1.0)
-            if at == 0 and k > known:
+            first, observed = not found.n_steps, found.observed(gram, sums, weight, frequencies)
+            self.noise = min(noise * found.unexplained, 1.0)
+            if first and k > known:
                 spread, sure = (items.probed(known, observed, factor * limit) for factor in (1, 2))
                 observed = observed if spread else observed.first(known)
                 estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
             estimate = estimate.updated(observed, self.releaser.n_jobs)
-            items, vectors, own = estimate.items, observed.vectors, observed.own
-            at, left = at + 1, left - Fraction(1, parts)
+            items, found.squares, own = estimate.items, observed.vectors, observed.own
+            left -= Fraction(1, parts)
             # Of strong tastes, later parts correct what the first ones had to assume. Others are not worth the time.
             parts = s.parts if spread > PROBE_SPREAD**2 else 1
         return self._settled(estimate, own, len(own[1]) if sure else known, limit)
@@ -348,6 +339,51 @@ class Training:
         s = self.settings
         moment, frequent = self._second_moment(frequencies, self._step(items, frequencies, mean, 0.5).residuals)
         return items.with_columns(residual_columns(moment, frequent, frequencies, s.n_directions), RESIDUAL_SPREAD**2)
+
+
+@dataclass
+class SharedVectors:
+    """What item steps show of users' vectors (kappa, u), from one step to the next.
+
+    Attributes:
+        settings: The bounds.
+        squares: Mean squares of the numbers of u.
+        pooled: The shared Gram matrices of all steps, where the weight of biases is 1.
+        shrink: By what the next contributions to the shared Gram matrix are to be multiplied, for most to be in bounds.
+        n_steps: How many steps there were.
+        first: The least that the first step left unexplained.
+        unexplained: The most that the last one did, over that.
+    """
+
+    settings: Settings
+    squares: Array
+    pooled: Pooled
+    shrink: float = 1.0
+    n_steps: int = 0
+    first: float = math.nan
+    unexplained: float = 1.0
+
+    @classmethod
+    def nothing(cls, k: int, settings: Settings) -> SharedVectors:
+        """Before the first step, for items of which k numbers are known."""
+        return cls(settings, np.full(k - 1, USER_SQUARE), Pooled(np.zeros((0, 0)), np.zeros((0, 0))))
+
+    def observed(self, gram: Noisy, sums: Noisy, bias_weight: float, frequencies: ItemFrequencies) -> Observation:
+        """With the two releases of another step, and what that one has observed."""
+        k, s = len(gram.values), self.settings
+        unit = self.shrink * np.square(np.append(max(bias_weight, 1.0), np.ones(k - 1)))
+        shared = Pooled(*(each / np.sqrt(np.outer(unit, unit)) for each in (gram.values, gram.std)))
+        self.pooled = _pooled(self.pooled, shared, self.n_steps) if self.n_steps else shared
+        # At least, and times `shrink`.
+        filled = float(np.diagonal(self.pooled.values) @ unit) - 3 * gram.std * math.sqrt(k)
+        self.shrink = min(self.shrink * GRAM_FILL * s.bounds[GRAM] * frequencies.n_users / max(filled, 1e-9), 1.0)
+        found = Observation.of(
+            sums, shared, self.pooled, frequencies, self.squares, bias_weight=bias_weight, clip=s.step_clip
+        )
+        least, most = found.variance
+        self.first = self.first if self.n_steps else least
+        self.unexplained, self.n_steps = most / self.first, self.n_steps + 1
+        return found
 
 
 def _pooled(before: Pooled, now: Pooled, at: int) -> Pooled:
