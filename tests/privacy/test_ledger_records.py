@@ -166,6 +166,12 @@ def test_no_releases_and_no_closing_exceed_a_plan(given_lines: Any, data: Any, f
     Statement.parse(ledger.statement().json())
 
 
+@pytest.mark.parametrize("cost", [Cost.of(PureEvent(0.2)), Cost.of(PureEvent(0.2)) + Cost.of_mu(0.3)])
+def test_a_line_of_other_noise_does_not_say_how_much_gaussian_noise_it_pays_for(cost: Cost) -> None:
+    with pytest.raises(PrivacyError, match="not for Gaussian noise alone"):
+        Plan((Planned("bits", cost),)).noise("bits", sensitivity=1)
+
+
 def test_other_noise_is_not_released_in_parts() -> None:
     """There is no proof for it: half the epsilon of pure events does not add up like their pairs."""
     ledger, plan = budget(), Plan((Planned("bits", Cost.of(PureEvent(0.2)), 2), Planned("counts", Cost.of_mu(0.1))))

@@ -318,7 +318,7 @@ class Ids(Sequence[Any]):
     @overload
     def __getitem__(self, at: slice) -> Ids: ...
     def __getitem__(self, at: int | slice) -> Any:
-        if isinstance(at, slice):  # a copy: a slice of Arrow's is pickled with the ids of everybody else
+        if isinstance(at, slice):  # a copy: a slice of Arrow's is pickled with all other ids
             return self.some(np.arange(len(self))[at])
         return self._array[int(at)].as_py()
 

@@ -155,7 +155,7 @@ def require_answers(task: Task) -> None:
     """Raise if the model might refuse a person's history or targets, which would reveal something about them.
 
     It must accept every value in the declared range of the history, and know items of both tables: with ids of another
-    type it would refuse everybody's, but not nobody's.
+    type it would refuse those of anyone, but not those of no one.
     """
     for name, table in (("test", task.test), ("history", task.history)):
         table.catalogue.require_public()

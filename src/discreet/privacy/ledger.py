@@ -129,7 +129,12 @@ class Plan:
 
     def noise(self, label: str, *, sensitivity: float, symmetric: bool = False, parts: int = 1) -> Gaussian:
         """The least Gaussian noise that this line of the plan pays for, for each of several parts of a release."""
-        cost = Cost(self[label].cost.gaussian // whole("parts", parts, 1), 1)
+        planned = self[label].cost
+        if planned.events:
+            raise PrivacyError(
+                f"label: the plan's line {label!r} is not for Gaussian noise alone; choose its noise yourself"
+            )
+        cost = Cost(planned.gaussian // whole("parts", parts, 1), 1)
         return Gaussian.for_cost(cost, sensitivity=sensitivity, symmetric=symmetric)
 
 
