@@ -170,7 +170,7 @@ def test_batches_have_everyone_once_and_are_equal_for_one_thread_and_smaller_and
             assert max(sizes) - min(sizes) <= 2 * longest
         else:
             assert min(sizes[:4]) >= max(sizes[-4:])
-            assert max(sizes[-4:]) <= len(data) / (8 * threads) + longest
+            assert max(sizes[-4:]) <= len(data) / (4 * threads) + longest
 
 
 def test_a_gram_matrix_is_exact(monkeypatch: Any) -> None:
