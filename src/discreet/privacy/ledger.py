@@ -131,9 +131,7 @@ class Plan:
         """The least Gaussian noise that this line of the plan pays for, for each of several parts of a release."""
         planned = self[label].cost
         if planned.events:
-            raise PrivacyError(
-                f"label: the plan's line {label!r} is not for Gaussian noise alone; choose its noise yourself"
-            )
+            raise PrivacyError(f"label: the plan's line {label!r} has no mu: it is not for Gaussian noise alone")
         cost = Cost(planned.gaussian // whole("parts", parts, 1), 1)
         return Gaussian.for_cost(cost, sensitivity=sensitivity, symmetric=symmetric)
 
