@@ -387,7 +387,7 @@ def test_giving_up_tells_all_that_stays_spent(tmp_path: Path) -> None:
     """Not what was released: nothing of a plan that fits only because it was fixed in advance, or of a begun step."""
     tastes = discreet.datasets.synthetic_low_rank(3000, 150, 3, random_state=0)
     sampled = discreet.DPSGD(epsilon=1.0, delta=DELTA, n_steps=3)
-    in_parts = discreet.DPALS(epsilon=5.0, delta=DELTA)
+    in_parts = discreet.DPALS(epsilon=20.0, delta=DELTA)
     for name, model, ratings, count in (("firm", sampled, RATINGS, 2), ("parts", in_parts, tastes, 9)):
         folder = tmp_path / name
         ledger = Ledger(f"sqlite:///{folder}.db", epsilon=model.epsilon, delta=DELTA)

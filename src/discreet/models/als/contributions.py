@@ -30,7 +30,6 @@ SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step
 USERS_BOUND = math.sqrt(5)
 GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 GRAM_SHARE = 0.02  # of what an item step costs, for the shared Gram matrix
-PARTS = 3  # into which each item step is divided once the first has found strong tastes that no column explains
 USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
 USER_CHOICES = 7.0  # zeros that are averaged with the priors of a user's items
 ONCE = Lock()  # of threads that need the tables of a step, the first makes them
@@ -210,7 +209,6 @@ class Settings:
         n_frequent: How many items are in it.
         residual: Whether it is that of residuals, not of co-occurrences.
         signal: mu times the number of users, as far as it is public.
-        parts: Into how many each item step is divided once the first has found strong tastes.
     """
 
     shares: dict[str, float | tuple[float, int]]
@@ -222,7 +220,6 @@ class Settings:
     n_frequent: int = 400
     residual: bool = False
     signal: float = 0.0
-    parts: int = PARTS
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -327,5 +324,4 @@ def settings(
         shares = _with_lists(shares, mu * n_users, residual)
     steps = n_steps or (2 if residual and pays else 5 + round(7 * budget_level))
     shared = _with_steps(shares, steps)
-    parts = 1 if n_steps else PARTS
-    return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users, parts=parts)
+    return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)

@@ -91,7 +91,7 @@ class DPALS(PrivateModel):
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
         n_steps: Item steps, which share one budget; by default 5 to 16, by epsilon, or 2 where a small catalog's
-            residuals are used. If it is given, no step is made in parts.
+            residuals are used.
         n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
             by "|"). They are public, and cost no privacy.

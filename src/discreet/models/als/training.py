@@ -72,6 +72,7 @@ MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with th
 # mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
 # steps more than they explain. Fitted on MovieLens 1M.
 COLUMN_SIGNAL = 80.0
+PARTS = 3  # into which each item step is divided once the first has found strong tastes that no column explains
 GRAM_FILL = 0.5  # how much of GRAM_CLIP an average user may fill, by the steps before: with more, many are truncated
 
 
@@ -189,7 +190,7 @@ class Training:
             items, found.squares, own = estimate.items, observed.vectors, observed.own
             left -= Fraction(1, parts)
             # Of strong tastes, later parts correct what the first ones had to assume. Others are not worth the time.
-            parts = s.parts if spread > PROBE_SPREAD**2 else 1
+            parts = PARTS if spread > PROBE_SPREAD**2 else 1
         return self._settled(estimate, own, len(own[1]) if sure else known, limit)
 
     def _settled(self, estimate: ItemEstimate, own: ByItem, known: int, limit: float) -> ItemPosterior:
