@@ -1,11 +1,8 @@
-"""Draw docs/results/accuracy.svg: accuracy against epsilon on MovieLens 1M, from the figures in docs.
+"""Draw accuracy against epsilon on MovieLens 1M, from the figures in docs."""
 
-Usage: python scripts/plot_results.py [FILE]
-"""
-
+import argparse
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,4 +78,6 @@ def draw(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw(Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "results" / "accuracy.svg")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=DOCS / "results" / "accuracy.svg")
+    draw(parser.parse_args().out)
