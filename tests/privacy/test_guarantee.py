@@ -60,23 +60,22 @@ def test_the_sentence_says_everything() -> None:
         "epsilon = 1 ",
         "delta = 1e-05",
         "add-remove",
-        "if one person's entire history were left out of the data (or added to it)",
-        "would be at most 2.72 times what it is now, plus 1e-05",
-        "is now at most 2.72 times what it would be, plus 1e-05",
+        "adding or removing one person's entire history changes the probability of any outcome",
+        "in what is published, or shown to anyone else, by at most a factor of 2.72, plus 1e-05",
     ):
         assert part in sentence
     assert sentence.count(".") == sentence.count("2.72") + 1  # one sentence
     assert "plus" not in str(Guarantee(Cost.of(PureEvent(1.0)), 0.0, "user", Adjacency.ADD_REMOVE, "dp"))
     entry = account(mu=1, delta=1e-6, unit="entry", adjacency="flip", notion="dp")
-    assert "one single entry" in str(entry)
+    assert "reversing a single entry" in str(entry)
     assert "any of the bits in one person's history" in str(account(mu=1, delta=1e-6, unit="user", adjacency="flip"))
     assert "joint" not in str(entry)
     assert str(G.void("seeded noise")).startswith("NOT PRIVATE: seeded noise")
     assert str(account(mu=1, delta=0).void("seeded noise")) == "NOT PRIVATE: seeded noise."
     assert str(account(mu=1, delta=0)).startswith("NOT PRIVATE: no finite epsilon")
-    assert "at most 22,100 times" in str(Guarantee(Cost.of(PureEvent(10.0)), 0))
-    assert "at most 1.38e+43 times" in str(Guarantee(Cost.of(PureEvent(99.33)), 0))
-    assert "e^1000 times" in str(Guarantee(Cost.of(PureEvent(1000.0)), 0))
+    assert "at most a factor of 22,100" in str(Guarantee(Cost.of(PureEvent(10.0)), 0))
+    assert "at most a factor of 1.38e+43" in str(Guarantee(Cost.of(PureEvent(99.33)), 0))
+    assert "a factor of e^1000" in str(Guarantee(Cost.of(PureEvent(1000.0)), 0))
 
 
 @pytest.mark.parametrize(

@@ -435,15 +435,15 @@ def _accountant(cost: Cost, renyi: bool) -> Any:
 
 # -- guarantees
 
-_UNITS = {"user": "one person's entire history", "entry": "one single entry of one person's history"}
+_UNITS = {"user": "one person's entire history", "entry": "a single entry of one person's history"}
 _CHANGES = {
-    Adjacency.ADD_REMOVE: "were left out of the data (or added to it)",
-    Adjacency.REPLACE: "were replaced by any other",
-    Adjacency.FLIP: "were the opposite",
+    Adjacency.ADD_REMOVE: "adding or removing {}",
+    Adjacency.REPLACE: "replacing {} by any other",
+    Adjacency.FLIP: "reversing {}",
 }
 _NOTIONS = {
-    "joint-dp": ("joint differential privacy", "what is published, or shown to everyone but that person,"),
-    "dp": ("differential privacy", "what is published"),
+    "joint-dp": ("joint differential privacy", "in what is published, or shown to anyone else,"),
+    "dp": ("differential privacy", "in what is published"),
 }
 
 
@@ -513,18 +513,17 @@ class Guarantee:
             return f"NOT PRIVATE: {self.why_not} (the noise, were it sound, would give {numbers})."
         if math.isinf(self.epsilon):
             return f"NOT PRIVATE: no finite epsilon holds at delta = {round_up(self.delta)} (state it at a larger one)."
-        (name, seen), change = _NOTIONS[self.notion], f"{_UNITS[self.unit]} {_CHANGES[Adjacency(self.adjacency)]}"
+        (name, seen), change = _NOTIONS[self.notion], _CHANGES[Adjacency(self.adjacency)].format(_UNITS[self.unit])
         if (self.unit, self.adjacency) == ("user", Adjacency.FLIP):
-            change = "any of the bits in one person's history were the opposite (which items they are about is public)"
+            change = "reversing any of the bits in one person's history (which items they are about is public)"
         ratio = f"e^{round_up(self.epsilon)}"
         if self.epsilon < 700:
             rounded = round_up(math.exp(self.epsilon), 3)
             ratio = f"{float(rounded):,.0f}" if 1e3 <= float(rounded) < 1e15 else rounded
         added = f", plus {round_up(self.delta)}" if self.delta else ""
         return (
-            f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): if {change}, the probability of "
-            f"any outcome in {seen} would be at most {ratio} times what it is now{added}, and it is now at most "
-            f"{ratio} times what it would be{added}."
+            f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): {change} changes the probability of "
+            f"any outcome {seen} by at most a factor of {ratio}{added}."
         )
 
     def to_json(self) -> dict[str, Any]:
