@@ -522,8 +522,8 @@ class Guarantee:
             ratio = f"{float(rounded):,.0f}" if 1e3 <= float(rounded) < 1e15 else rounded
         added = f", plus {round_up(self.delta)}" if self.delta else ""
         return (
-            f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): {change} changes the probability "
-            f"of any outcome {seen} by at most a factor of {ratio}{added}."
+            f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): {change} changes the "
+            f"probability of any outcome {seen} by at most a factor of {ratio}{added}."
         )
 
     def to_json(self) -> dict[str, Any]:
