@@ -21,7 +21,7 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 NAMED = re.compile(r"\bdocs/([\w/-]+)\.md\b")
 LANDING = "<!-- The site begins here, below scripts/site/home.html. -->"
 ICON = "src/discreet/web/static/icon.svg"
-PRIME = "\u2032"
+PRIMES = ("\u2032", "\u2033")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -80,11 +80,12 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
 def _unraise_prime(part: ElementTree.Element) -> None:
     """Put a prime beside its letter: as an exponent, it is too small to read in most fonts."""
     children = list(part)
-    if part.tag not in ("msup", "msubsup") or entities.unescape(children[-1].text or "") != PRIME:
+    prime = entities.unescape(children[-1].text or "") if part.tag in ("msup", "msubsup") else ""
+    if prime not in PRIMES:
         return
     letter = ElementTree.Element("mrow")
     letter.append(children[0])
-    ElementTree.SubElement(letter, "mo", lspace="0", rspace="0").text = PRIME
+    ElementTree.SubElement(letter, "mo", lspace="0", rspace="0").text = prime
     part.tag = "mrow" if part.tag == "msup" else "msub"
     part[:] = [letter, *children[1:-1]]
 
