@@ -34,6 +34,13 @@ def test_names_a_test_that_exists(page: Path) -> None:
     assert not unknown, f"{page.name} names tests that do not exist: {sorted(unknown)}"
 
 
+@pytest.mark.parametrize("page", proofs.PAGES, ids=lambda page: page.stem)
+def test_sets_its_formulas_in_mathematics(page: Path) -> None:
+    code = re.findall(r"(?<!`)`([^`]+)`(?!`)", page.read_text(encoding="utf-8").partition("## Checked by")[0])
+    formula = re.compile(r"<=|>=|\bsqrt\b|\b\w_[a-z0-9]\b|\^|(^|[^.\w])(alpha|delta|eta|lambda|mu|sigma)( |$)")
+    assert [each for each in code if formula.search(each)] == []
+
+
 def test_a_change_of_code_is_noticed_and_one_of_prose_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proofs, "SOURCE", tmp_path)
     page = "# A\n\n## Code\n\n`a.py:A.f`, `b.c`\n\nFingerprint of this code: `0`.\n"
