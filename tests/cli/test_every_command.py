@@ -142,6 +142,12 @@ def test_the_shell_completes(words: str, wanted: str) -> None:
     assert all(word.startswith(words.rsplit(maxsplit=1)[-1]) for word in done.stdout.split())
 
 
+def test_python_runs_it_as_a_module() -> None:
+    command = [sys.executable, "-m", "discreet", "account", "--epsilon", "1", "--delta", "1e-5", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["epsilon"] == pytest.approx(1)
+
+
 def test_an_error_that_nobody_foresaw(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("by nothing")

@@ -128,7 +128,7 @@ def test_a_changed_certificate_is_refused(statement: Statement) -> None:
         (lambda c: c.pop("guarantee"), "malformed"),
         (lambda c: c.pop("versions"), "malformed"),
         (lambda c: c["releases"][0]["noise"].update(kind="hope"), "kind"),
-        (lambda c: c.update(format=1), "its format is 1, and this version of discreet reads 3"),
+        (lambda c: c.update(format=1), "its format is 1, and this version of discreet reads 4"),
         (lambda c: c.update(not_covered=[]), "not covered"),
         (lambda c: c.update(covered="Everything."), "is covered"),
         (lambda c: c["budget"].update(epsilon=0.1), "budget is less than what was spent"),

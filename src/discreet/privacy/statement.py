@@ -25,7 +25,7 @@ from discreet.version import __version__
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-FORMAT = 3
+FORMAT = 4
 CHOICE = "A private choice of items"
 
 COVERED = {
