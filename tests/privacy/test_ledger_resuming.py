@@ -290,6 +290,41 @@ def test_a_reservation_that_was_closed_gives_what_was_saved_and_no_more(world: W
     assert_only_released(ledger)
 
 
+def test_what_was_seen_without_a_checkpoint_is_not_drawn_again_with_one(world: World) -> None:
+    """Nothing says of such releases that they were seen: each of them would be drawn once more, at no cost."""
+    ledger = Ledger(world.url)
+    with ledger.reserve(PLAN) as reserved:
+        seen = [array.tolist() for array in reserved_releases(reserved, 2)]
+        running = pytest.raises(PrivacyError, match=f"^checkpoint: the reservation {reserved.id} was made without one")
+        with running, ledger.reserve(PLAN, checkpoint=Checkpoint(world.kept, reserved.id)) as again:
+            seen += [array.tolist() for array in reserved_releases(again, 2)]
+    for other in (ledger, Ledger(world.url)):  # after it was closed, too
+        closed = pytest.raises(PrivacyError, match="was made without one")
+        with closed, other.reserve(PLAN, checkpoint=Checkpoint(world.kept, reserved.id)) as again:
+            seen += [array.tolist() for array in reserved_releases(again, 2)]
+    assert len(seen) == 2
+    assert_only_released(ledger)
+
+
+def test_what_was_paid_for_can_be_drawn_after_its_reservation_was_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release that was recorded and not saved stays paid for: nobody has seen it, and one array of it may be."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt), resumed(world, Ledger(world.url)) as reserved:
+            list(reserved_releases(reserved, 1))
+    ledger = Ledger(world.url)
+    ledger.close(ID)
+    seen = []
+    for other in (ledger, ledger, Ledger(world.url)):
+        with pytest.raises(PrivacyError, match="it is closed"), resumed(world, other) as reserved:
+            seen += map(np.ndarray.tolist, reserved_releases(reserved))
+    assert seen == [seen[0]] * 3
+    assert_only_released(ledger)
+    ledger.verify()
+
+
 def test_a_plan_that_does_not_fit_is_not_begun(world: World) -> None:
     ledger = Ledger(world.url)
     with (

@@ -385,6 +385,18 @@ def test_what_is_refused_spends_nothing(monkeypatch: pytest.MonkeyPatch, given: 
     assert [entry.kind for entry in ledger.entries] == ["open"]
 
 
+@pytest.mark.parametrize("targets", [[("ann", 3, 4.0)], [("nobody", 3, 4.0)]])
+def test_ids_that_the_model_cannot_know_are_refused_whoever_has_them(targets: list[Any]) -> None:
+    """A search that failed only if somebody has a target would say whether somebody does."""
+    rows = [(user, f"item {k}", 4.0) for user in ("ann", "bob") for k in range(5)]
+    train = discreet.read(rows, items=[f"item {k}" for k in range(6)], value_range=(1, 5))
+    valid = discreet.read(targets, items=range(6), value_range=(1, 5))
+    ledger = seeded()
+    with pytest.raises(DataError, match=r"^valid: the model knows none of its items"):
+        search(data=(train, valid), ledger=ledger)
+    assert [entry.kind for entry in ledger.entries] == ["open"]
+
+
 def test_spaces() -> None:
     assert settings_of(model(), {"n_steps": [1, 2], "caution": [0.0, 1.0]}) == [
         {"n_steps": 1, "caution": 0.0},

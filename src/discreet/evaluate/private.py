@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from discreet.data import Interactions
+from discreet.data.catalogue import Ids
 from discreet.engine import LocalBlocks
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate.metrics import Collected, Metric, Task, collect, parse
@@ -158,9 +160,7 @@ def require_answers(task: Task) -> None:
     type it would refuse those of anyone, but not those of no one.
     """
     for name, table in (("test", task.test), ("history", task.history)):
-        table.catalogue.require_public()
-        if (task.model.items_.numbers(table.items.to_arrow(), name) < 0).all():
-            raise DataError(f"{name}: the model knows none of its items; give tables with the model's ids")
+        require_known(name, table, task.model.items_)
     known, history = getattr(task.model, "value_range_", None), task.history
     if known is None or history.implicit or getattr(task.model, "implicit_", False):
         return
@@ -172,6 +172,13 @@ def require_answers(task: Task) -> None:
             f"history: its values may be from {low:g} to {high:g}, but this model takes values from {least:g} to "
             f"{most:g}; rescale the history, or declare its real value_range"
         )
+
+
+def require_known(name: str, table: Interactions, items: Ids) -> None:
+    """Raise if a model of these items knows none of a table's, judged by the catalogs alone."""
+    table.catalogue.require_public()
+    if (items.numbers(table.items.to_arrow(), name) < 0).all():
+        raise DataError(f"{name}: the model knows none of its items; give tables with the model's ids")
 
 
 def error_bound(task: Task, max_error: float | None) -> float:

@@ -482,9 +482,9 @@ class Ledger:
                 # A plan that fits only because it was fixed in advance must stay charged as a whole.
                 firm = not self._filter_admits(transaction.state.cost + plan.cost)
                 body = {"reservation": reservation.id, "lines": lines, "cost": plan.cost.to_json()}
-                transaction.append("reserve", {**body, "firm": firm})
-            elif _opening(transaction, reservation.id)[0].body["lines"] != lines:
-                raise PrivacyError(f"plan: the reservation {reservation.id} was made for another one")
+                transaction.append("reserve", {**body, "firm": firm, "checkpoint": checkpoint is not None})
+            else:
+                _require_same(_opening(transaction, reservation.id)[0], lines)
         finished = checkpoint is None
         try:
             yield reservation
@@ -664,6 +664,15 @@ def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[En
     if not entries or entries[0].kind != "reserve":
         raise PrivacyError(f"reservation: this ledger has none with the id {reservation!r}")
     return entries[0], entries
+
+
+def _require_same(opening: Entry, lines: Any) -> None:
+    """Raise unless a reservation that exists can be resumed under this plan."""
+    name = opening.body["reservation"]
+    if opening.body.get("checkpoint") is not True:  # nothing says which of its arrays somebody has seen
+        raise PrivacyError(f"checkpoint: the reservation {name} was made without one, so it cannot be resumed")
+    if opening.body["lines"] != lines:
+        raise PrivacyError(f"plan: the reservation {name} was made for another one")
 
 
 def _require_planned(opening: Entry, entries: list[Entry], label: str, cost: Cost) -> None:

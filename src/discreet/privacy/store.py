@@ -126,7 +126,7 @@ class State:
             raise PrivacyError(f"ledger: entry {entry.seq} is of an unknown kind {entry.kind!r}; its cost is not known")
         insecure = self.insecure or (drawn and entry.body.get("secure") is not True)
         reservations = self.reservations
-        if reservation:
+        if reservation and (entry.kind == "reserve" or reservation in reservations):  # it is open
             reservations = {**reservations, reservation: (*reservations.get(reservation, ()), entry)}
             if entry.kind == "close":
                 del reservations[reservation]

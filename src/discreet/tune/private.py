@@ -190,6 +190,7 @@ def search(
         one._check_parameters()
         one._check_chosen(train)
         one._check_data(train)
+    scoring.require_known("valid", held_out, train.items)  # or a trial would fail as soon as there is a target
     task = Task(base, held_out, train, (asked,), relevant=relevant, private=True)
     task = replace(task, max_error=scoring.error_bound(task, max_error))
     if asked.name == "accuracy":
