@@ -108,7 +108,7 @@ CASES = {
     "product with a vector": Case(ProductSum(V[:, :1], 1.7), entries),
     "products with vectors": Case(ProductSum(V, 1.7), entries),
     "normal equations": Case(NormalEquations(ITEMS, RANK, 3, 1.1, 2.0, 1.5), lambda s: equations(s, False)),
-    "equations of one item each": Case(NormalEquations(ITEMS, RANK, 1, 0.9, 2.0, 0.4), lambda s: equations(s, False)),
+    "equations of one item each": Case(NormalEquations(ITEMS, RANK, 1, 0.9, 0.25, 0.4), lambda s: equations(s, False)),
     "weighted equations": Case(NormalEquations(ITEMS, RANK, 3, 1.1, 2.0, 2.5, True), lambda s: equations(s, True)),
     "set union": Case(SetUnion(ITEMS, 3), lambda some: entries(some) > 0),
     "means, add-remove": Case(MeanSum((0, 0, 1), "add-remove"), MEANS, ("add-remove",)),

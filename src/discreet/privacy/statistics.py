@@ -701,9 +701,10 @@ class NormalEquations(Statistic):
         return self.ratio / math.sqrt(2) * self.grids[0].units(self.user_norm)
 
     def _targets(self, targets: Array) -> Array:
-        most = self.target_units
-        finite = np.nan_to_num(targets, posinf=0.0, neginf=0.0)
-        units: Array = np.trunc(np.clip(finite / self.target_bound, -1, 1) * most)
+        most, bound = self.target_units, self.target_bound
+        # Clipped before it is divided, which might overflow: a warning would say something about the data.
+        within = np.clip(np.nan_to_num(targets, posinf=0.0, neginf=0.0), -bound, bound)
+        units: Array = np.trunc(within / bound * most)
         return np.clip(units, -math.floor(most), math.floor(most))
 
     def _weights(self, indptr: Array, weights: Array | None, counts: Array | None) -> Array | None:
