@@ -238,8 +238,7 @@ def open_table(source: Any, separator: str | None) -> SparkTable:
 
 def _frame(session: Any, source: str, kind: str | None) -> Any:
     if SELECT.match(source):
-        require_select(source, "spark")
-        if reads_text_files(source):
+        if reads_text_files(require_select(source, "spark")):
             raise DataError(
                 "source: the SELECT reads a text file, whose types Spark would guess from people's rows; give the path "
                 "itself to discreet.read"

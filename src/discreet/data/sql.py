@@ -33,12 +33,6 @@ SQLITE = b"SQLite format 3\0"
 
 # SQLAlchemy's names of databases that sqlglot calls differently.
 DIALECTS = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql", "cockroachdb": "postgres"}
-BEGINNINGS = ("SELECT", "WITH", "VALUES", "L_PAREN", "FROM")
-WRITES = ("INSERT", "UPDATE", "DELETE", "MERGE", "INTO", "CREATE", "DROP", "ALTER", "TRUNCATE", "COPY", "ATTACH")
-T_SQL = (
-    "EXEC", "EXECUTE", "SHUTDOWN", "KILL", "GRANT", "REVOKE", "DENY", "BACKUP", "RESTORE", "DBCC", "WAITFOR", "USE",
-    "OPENROWSET", "OPENQUERY", "DISABLE", "ENABLE", "RECONFIGURE",
-)  # fmt: skip
 GUESSERS = ("read_csv", "read_json", "read_ndjson", "sniff_csv", "read_xlsx", "st_read")
 DECLARE = (
     "DuckDB would guess types and separators from people's rows, so one row could change how the others are read. "
@@ -296,68 +290,30 @@ def _read_only(connection: Any, on: bool = True) -> None:
         connection.exec_driver_sql(f"PRAGMA query_only = {'ON' if on else 'OFF'}")
 
 
-def require_select(statement: str, database: str) -> None:
-    """Raise unless a statement is a single SELECT that writes nothing. `database`: SQLAlchemy's name, or "spark"."""
-    tokens = _tokens(statement, database)
-    words = [token.token_type.name for token in tokens]
-    while words and words[-1] == "SEMICOLON":
-        words.pop()
-    if not words or words[0] not in BEGINNINGS:
-        raise DataError("source: a single SELECT is needed, but this does not begin like one. Correct the SELECT")
-    if "SEMICOLON" in words:
-        raise DataError("source: a single SELECT is needed, but there are several statements; leave the others out")
-    if "/*!" in statement:
-        raise DataError("source: the SELECT has a comment that MySQL runs, /*! ... */; leave it out")
-    written = [word for word in words if word in WRITES]
-    if database == "mssql":  # it needs no semicolons between statements
-        bare = [token.text.upper() for token in tokens if token.token_type.name not in ("IDENTIFIER", "STRING")]
-        commands = [word for word in bare if word in T_SQL]
-        written += commands
-        forbidden = bool(commands) or not _is_query(statement, database)
-    else:  # these words may also be names
-        forbidden = bool(written) and not _is_query(statement, database)
-    if forbidden:
-        raise DataError(
-            f"source: a SELECT that only reads is needed, and this one has {', '.join(written) or 'more than that'}. "
-            "(A column or table of such a name must be in quotes)"
-        )
-
-
-def _dialect(database: str) -> Any:
-    import sqlglot
-
-    return sqlglot.Dialect.get(DIALECTS.get(database, database))  # None, standard SQL, if it is not known
-
-
-def _tokens(statement: str, database: str) -> list[Any]:
-    import sqlglot
-    from sqlglot.errors import SqlglotError
-
-    try:
-        return list(sqlglot.tokenize(statement, read=_dialect(database)))
-    except SqlglotError as error:
-        raise DataError(f"source: the statement cannot be understood ({error}). Correct the SELECT") from None
-
-
-def _is_query(statement: str, database: str) -> bool:
-    """Whether a parser of the dialect finds a single query that writes nothing."""
+def require_select(statement: str, database: str) -> Any:
+    """The parsed statement, if it is a single SELECT that writes nothing. `database`: SQLAlchemy's name, or "spark"."""
     import sqlglot
     from sqlglot import expressions as exp
     from sqlglot.errors import SqlglotError
 
-    writing = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Alter, exp.Into, exp.Copy)
+    if "/*!" in statement:
+        raise DataError("source: the SELECT has a comment that MySQL runs, /*! ... */; leave it out")
+    dialect = sqlglot.Dialect.get(DIALECTS.get(database, database))  # None, standard SQL, if it is not known
     try:
-        found = [one for one in sqlglot.parse(statement, read=_dialect(database)) if one is not None]
-    except SqlglotError:
-        return False
-    return len(found) == 1 and isinstance(found[0], exp.Query) and not found[0].find(*writing, exp.Command, exp.Attach)
+        found = [one for one in sqlglot.parse(statement, read=dialect) if one is not None]
+    except SqlglotError as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"source: the statement cannot be understood ({reason}). Correct the SELECT") from None
+    if len(found) != 1 or not isinstance(found[0], exp.Query):
+        raise DataError("source: a single SELECT is needed, and nothing else. Correct the SELECT")
+    writing = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Alter, exp.Into, exp.Copy)
+    if found[0].find(*writing, exp.Command, exp.Attach):
+        raise DataError("source: a SELECT that only reads is needed, and this one would write. Correct the SELECT")
+    return found[0]
 
 
-def reads_text_files(statement: str) -> bool:
-    """Whether a SELECT of Spark reads files whose types Spark guesses, as in json.`ratings.json`."""
-    tokens = _tokens(statement, "spark")
-    kinds = [token.token_type.name for token in tokens]
-    return any(
-        token.text.lower() in ("json", "csv", "xml") and kinds[at + 1 : at + 3] == ["DOT", "IDENTIFIER"]
-        for at, token in enumerate(tokens)
-    )
+def reads_text_files(statement: Any) -> bool:
+    """Whether a parsed SELECT of Spark reads files whose types Spark guesses, as in json.`ratings.json`."""
+    from sqlglot import expressions as exp
+
+    return any(table.db.lower() in ("json", "csv", "xml") for table in statement.find_all(exp.Table))
