@@ -65,9 +65,3 @@ def test_no_users():
     empty = table([], 400)
     numbers, scores = Scorer.of(columns, base, cold).best(vectors[:0], empty, n=3, exclude_seen=True, n_jobs=2)
     assert numbers.shape == scores.shape == (0, 3)
-
-
-def test_all_items_share_the_columns():
-    _, _, columns, base, cold = problem()
-    for allowed in (None, np.ones(400, bool)):
-        assert Scorer.of(columns, base, cold).among(allowed).columns is columns

@@ -1,4 +1,4 @@
-"""Behind the models' serving methods: score all candidates for the histories, and keep the best."""
+"""Behind the models' serving methods: score all items for the histories, and keep the best that may be shown."""
 
 from __future__ import annotations
 
@@ -28,42 +28,33 @@ if TYPE_CHECKING:
 
 Variance: TypeAlias = tuple[float, Array] | None  # c, and the variances (items, 1 + k) of base and columns
 
-FEW = 4  # if there are this many times more items than candidates, the candidates get panels of their own
 USERS = 1 << 14  # folded in at a time
 PAIRS = 1 << 12  # predicted at a time, so that vectors and columns stay in the cache
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """Scores of users for the candidates, the items that may be recommended: users' vectors times columns, plus a base.
+    """Scores of users for all items: users' vectors times columns, plus a base.
 
     A user's list is a function of that user's vector and history alone, to the last bit (`kernels.top_n`).
     """
 
-    columns: Array  # of the candidates
-    panels: Panels  # the same, as the kernel takes them
-    base: Array  # scores before anything is known about the user; minus infinity: not a candidate after all
+    panels: Panels  # the columns, as the kernel takes them
+    base: Array  # scores before anything is known about the user; minus infinity: may not be recommended
     cold: Array  # scores for a user without a history
-    candidates: Array | None = None  # item numbers, increasing; None: every item
     variance: Variance = None  # c and the variances of base and columns: c standard deviations are subtracted
 
     @classmethod
     def of(cls, columns: Array, base: Array, cold: Array, variance: Variance = None) -> Scorer:
         """For all items."""
-        return cls(columns, Panels.of(columns), base, cold, None, variance)
+        return cls(Panels.of(columns), base, cold, variance)
 
     def among(self, allowed: NDArray[np.bool_] | None) -> Scorer:
         """Only the items where `allowed` is true; None means all."""
-        if allowed is None or allowed.all():
+        if allowed is None:
             return self
-        at = np.flatnonzero(allowed)
-        if FEW * len(at) > len(allowed):
-            base, cold = (np.where(allowed, scores, -np.inf) for scores in (self.base, self.cold))
-            return replace(self, base=base, cold=cold)
-        some, variance = self.columns[at], None
-        if self.variance is not None:
-            variance = self.variance[0], self.variance[1][at]
-        return Scorer(some, Panels.of(some), self.base[at], self.cold[at], at, variance)
+        base, cold = (np.where(allowed, scores, -np.inf) for scores in (self.base, self.cold))
+        return replace(self, base=base, cold=cold)
 
     def best(
         self, vectors: Array, histories: Interactions, *, n: int, exclude_seen: bool, n_jobs: int | None
@@ -73,31 +64,20 @@ class Scorer:
         if self.variance is not None:
             caution, known = self.variance[0], np.maximum(self.variance[1], 0).astype(panels.packed.dtype)
             variance = caution, panels.widened(known[:, 0], 0.0), Panels.of(known[:, 1:])
-        seen = self._seen(histories) if exclude_seen else None
-        places, scores = kernels.top_n(
+        seen = histories.indices
+        if not kernels.rising(seen, histories.indptr, histories.n_items):  # Interactions made by hand
+            seen = seen[np.lexsort((seen, histories.user_numbers()))]
+        return kernels.top_n(
             panels,
             panels.widened(self.base),
             vectors,
             n,
             has_history=np.diff(histories.indptr) > 0,
             cold=panels.widened(self.cold),
-            seen=seen,
+            seen=(histories.indptr, seen) if exclude_seen else None,
             variance=variance,
             n_jobs=n_jobs,
         )
-        return places if self.candidates is None else np.append(self.candidates, -1)[places], scores
-
-    def _seen(self, histories: Interactions) -> tuple[Array, Array]:
-        """The candidates that users have in their histories, in CSR form, ascending for each user."""
-        seen = histories.indices
-        if not kernels.rising(seen, histories.indptr, histories.n_items):  # Interactions made by hand
-            seen = seen[np.lexsort((seen, histories.user_numbers()))]
-        if self.candidates is None:
-            return histories.indptr, seen
-        seen = seen.astype(np.int64)
-        place = np.searchsorted(self.candidates, seen)
-        found = np.append(self.candidates, -1)[place] == seen
-        return np.concatenate([[0], np.cumsum(found)])[histories.indptr], place[found]
 
 
 def deviations(vectors: Array, variances: Array) -> Array:
