@@ -667,7 +667,7 @@ def catalogue_sha256(catalogue: Catalogue) -> str:
     """The SHA-256 of the content of a catalog."""
     columns = (catalogue.ids.to_arrow(), *catalogue.columns.columns)
     about = canonical([catalogue.origin, len(catalogue), *catalogue.names]).encode()
-    return sha256_of(about, *(piece for column in columns for piece in _cells(column)))
+    return sha256_of(about, *map(_content, columns))
 
 
 def sha256_of(*pieces: Any) -> str:
@@ -680,34 +680,11 @@ def sha256_of(*pieces: Any) -> str:
     return sha256.hexdigest()
 
 
-def _cells(column: Any) -> Iterator[Any]:
+def _content(column: Any) -> bytes:
     """The content of an Arrow column, independent of its chunks and of the memory behind missing values."""
     array: pa.Array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    kind = array.type
-    if isinstance(kind, pa.BaseExtensionType):
-        yield str(kind).encode()
-        yield from _cells(array.storage)
-        return
-    yield np.packbits(numpy_of(array.is_valid()))
-    if types.is_struct(kind):
-        yield canonical([field.name for field in kind]).encode()
-        for part in array.flatten():
-            yield from _cells(part)
-    elif types.is_list(kind) or types.is_large_list(kind):
-        yield b"list"  # not str(kind): parquet changes the names inside it
-        yield np.asarray(pc.list_value_length(array.drop_null()), dtype="<i8")
-        yield from _cells(array.flatten())
-    elif types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        yield str(kind).encode()
-        present = array.drop_null().cast(pa.large_binary())
-        ends = np.frombuffer(present.buffers()[1] or bytes(8), "<i8")[present.offset :][: len(present) + 1]
-        yield np.diff(ends)
-        yield (present.buffers()[2] or pa.py_buffer(b""))[int(ends[0]) : int(ends[-1])]
-    elif types.is_primitive(kind) and not types.is_boolean(kind):
-        yield str(kind).encode()
-        present, width = array.drop_null(), kind.bit_width // 8
-        start, end = present.offset * width, (present.offset + len(present)) * width
-        yield (present.buffers()[1] or pa.py_buffer(b""))[start:end]
-    else:
-        yield str(kind).encode()
-        yield repr(array.to_pylist()).encode("utf-8", "backslashreplace")
+    name = "" if types.is_nested(array.type) else str(array.type)  # parquet changes the names inside a list
+    array = storage(array)
+    if types.is_temporal(array.type):  # as numbers: Python has no nanoseconds, and names time zones in several ways
+        array = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
+    return f"{name} {array.to_pylist()!r}".encode("utf-8", "backslashreplace")
