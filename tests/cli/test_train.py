@@ -72,7 +72,9 @@ def test_the_plan_is_that_of_the_fit(work: Path) -> None:
 
 def test_parameters_of_the_model_that_chooses(work: Path) -> None:
     options = ["--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "5", "--delta", "1e-6", "--out", "chosen"]
-    assert "objective needs ratings or lists or both" in train("ratings.csv", *options, "--set", "objective=x", code=2)
+    assert "--set objective: one of 'ratings', 'lists', 'both' is needed" in train(
+        "ratings.csv", *options, "--set", "objective=x", code=2
+    )
     assert "the catalog has no column 'mood'" in train("ratings.csv", *options, "--set", "features=mood", code=1)
     undeclared = train("ratings.csv", *options[2:], code=1)
     assert "or --items private" in undeclared
@@ -205,7 +207,7 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
             1,
         ),
         (["--model", "als", "--set", "ranks=3"], "no parameter 'ranks'; it has rank, regularization", 2),
-        (["--model", "als", "--set", "rank=many"], "rank needs", 2),
+        (["--model", "als", "--set", "rank=many"], "--set rank must be a whole number", 2),
         (["--model", "als", "--set", "rank"], "name=value", 2),
         (["--model", "als", "--set", "solver=magic"], "solver", 2),
         (["--model", "als", "--set", "n_steps=0"], "--set n_steps must be", 2),

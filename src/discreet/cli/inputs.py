@@ -2,15 +2,13 @@
 
 import csv
 import inspect
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
 
 from typer import Argument, Option
 
@@ -30,7 +28,6 @@ PRIVATE = ("epsilon", "delta")
 OPTIONS = (*PRIVATE, "features")  # parameters that are options of their own
 TEXT = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
 SPELLED = {"none": None, "null": None, "true": True, "false": False}
-KINDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
 
 # -- tables
 
@@ -370,22 +367,17 @@ def chosen(model: "Model", ratings: "Interactions") -> "Model":
 
 
 def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -> Any:
-    """A parameter of a model, from text, in a type that its constructor takes."""
+    """A parameter of a model, from text."""
     if not takes(model, name):
         if name in PRIVATE:
             _require(model, name)
         names = ", ".join(inspect.signature(model).parameters)
         raise Misuse(f"{flag}: {model.__name__} has no parameter {name!r}; it has {names}{_elsewhere(model, name)}")
     hints = get_type_hints(model)  # of a dataclass; another class says it in its constructor
-    hint = hints[name] if name in hints else get_type_hints(model.__init__).get(name, Any)
-    try:
-        return _converted(hint, text)
-    except ValueError:
-        words = [
-            " or ".join(map(str, get_args(kind))) if get_origin(kind) is Literal else KINDS.get(kind, "a list a,b,…")
-            for kind in _members(hint)
-        ]
-        raise Misuse(f"{flag}: {name} needs {' or '.join(words)}, not {text!r}") from None
+    hint = hints[name] if name in hints else get_type_hints(model.__init__).get(name)
+    if any(get_origin(one) is Sequence for one in get_args(hint)) and text.lower() not in SPELLED:
+        return [_value(part) for part in by_commas(text.strip("[]()")) or ()]
+    return _value(text)
 
 
 def _elsewhere(model: type["Model"], name: str) -> str:
@@ -396,33 +388,14 @@ def _elsewhere(model: type["Model"], name: str) -> str:
     return f". {name} is a parameter of --model {' and --model '.join(found)}" if found else ""
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-
-
-def _converted(hint: Any, text: str) -> Any:
-    """The text as a value of one of the types of a hint; ValueError if that is impossible."""
-    kinds = {get_origin(member) or member: get_args(member) for member in _members(hint)}
-    for choice in kinds.get(Literal, ()):
-        if text == str(choice):
-            return choice
-    word = SPELLED.get(text.lower(), text)
-    if word is not text and type(word) in kinds:
-        return word
+def _value(text: str) -> Any:
+    """A number, truth value, None or text; the model checks whether it may be that."""
+    if text.lower() in SPELLED:
+        return SPELLED[text.lower()]
     for number in (int, float):
-        if number in kinds:
-            with suppress(ValueError):
-                return number(text)
-    for several in (list, tuple, Sequence):
-        if several in kinds:
-            parts = [_converted(kinds[several][0], part) for part in by_commas(text.strip("[]()")) or ()]
-            return tuple(parts) if several is tuple else parts
-    if Any in kinds:
         with suppress(ValueError):
-            return json.loads(text)
-    if Any in kinds or str in kinds:
-        return text
-    raise ValueError(text)
+            return number(text)
+    return text
 
 
 # -- ids as text, or in another type than the model's
