@@ -16,5 +16,5 @@ def test_lists_and_choices() -> None:
     settings = ["n_steps=none", "features=genres, year", "adjacency=replace"]
     made = inputs.make(discreet.DPALS, settings, 1.0, 1e-6).get_params()
     assert (made["n_steps"], made["features"], made["adjacency"]) == (None, ["genres", "year"], "replace")
-    with pytest.raises(inputs.Misuse, match="adjacency: .* not for 'swap'"):
+    with pytest.raises(inputs.Misuse, match=r"adjacency: .* not for 'swap'"):
         inputs.make(discreet.DPALS, ["adjacency=swap"], 1.0, 1e-6)

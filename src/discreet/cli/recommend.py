@@ -1,6 +1,5 @@
 """`discreet recommend`: recommendations for one person or for many, from a saved model."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from discreet.data import Catalogue, Interactions
     from discreet.models.base import Model
     from discreet.recommend import Recommendations
-    from discreet.recommend.results import BatchRecommendations
 
 FEW = 5  # users shown, and items that explain a recommendation
 IDS = "ids separated by commas, or a file of them."
@@ -184,10 +182,9 @@ def _to_one(model: "Model", history: dict[Any, float] | list[Any], options: dict
 
 def _to_many(model: "Model", histories: "Interactions", options: dict[str, Any], out: Path | None) -> None:
     if out is not None:
-        if out.suffix.lower() == ".parquet":
-            model.recommend_to_parquet(out, histories, **options)
-        else:
-            _to_csv(out, model.recommend_blocks(histories, **options))
+        from discreet.recommend.serving import to_file
+
+        to_file(out, model.recommend_blocks(histories, **options), csv=out.suffix.lower() == ".csv")
         show({"out": str(out), "users": histories.n_users}, f"The recommendations are in {out}.")
         return
     import numpy as np
@@ -198,16 +195,3 @@ def _to_many(model: "Model", histories: "Interactions", options: dict[str, Any],
     parts = [part for user, one in found for part in (f"for user {user}", *_table(one), "")]
     data = [{"user": user, **_listed(one)} for user, one in found]
     show({"users": data}, *parts, f"{rest:,} more users; --out FILE writes all." if rest else "")
-
-
-def _to_csv(out: Path, blocks: Iterator["BatchRecommendations"]) -> None:
-    """Write a file that appears only when it is complete."""
-    from pyarrow import csv
-
-    from discreet.recommend.results import whole_file
-
-    first = next(blocks).to_arrow()
-    with whole_file(out) as temporary, csv.CSVWriter(temporary, first.schema) as writer:
-        writer.write_table(first)
-        for block in blocks:
-            writer.write_table(block.to_arrow())

@@ -7,7 +7,7 @@ that row u of one part and row u of another are the same person. Where users are
 from __future__ import annotations
 
 from collections.abc import Iterator
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.typing import Array
+from discreet.validation import whole
 
 __all__ = ["HeldOutUsers", "Parts", "QueryTarget", "by_time", "held_out_users", "holdout", "kfold", "leave_k_out"]
 
@@ -101,9 +102,7 @@ def kfold(ratings: Interactions, k: int = 5, *, random_state: int | None = 0) ->
         `(train, valid, test)`, k times; `valid` is empty. Over all of them, each interaction is in one test.
     """
     _require_table(ratings)
-    _require_whole(k=k)
-    if not 2 <= k <= max(len(ratings), 2):
-        raise DataError(f"k: at least 2 folds, and at most one for each interaction, are needed, not {k}")
+    whole("k", k, 2, max(len(ratings), 2), error=DataError)
     fold = np.arange(len(ratings)) % k
     np.random.default_rng(random_state).shuffle(fold)
     return (_parts(ratings, np.where(fold == one, TEST, TRAIN).astype(np.uint8)) for one in range(k))
@@ -128,8 +127,7 @@ def leave_k_out(
         `(train, valid, test)`.
     """
     _require_table(ratings)
-    _require_whole(k=k, valid=valid)
-    if k < 0 or valid < 0 or k + valid < 1:
+    if whole("k", k, 0, error=DataError) + whole("valid", valid, 0, error=DataError) < 1:
         raise DataError(f"k: at least one interaction must be left out, not k={k} and valid={valid}")
     if by == "time":
         key: Array = _times(ratings)
@@ -206,11 +204,12 @@ def held_out_users(
         `(train, (valid query, valid target), (test query, test target))`.
     """
     _require_table(ratings)
-    _require_whole(valid=valid, test=test, min_interactions=min_interactions)
+    for name, number in (("valid", valid), ("test", test), ("min_interactions", min_interactions)):
+        whole(name, number, 0, error=DataError)
     if not (isinstance(target, Real) and 0 < target < 1):
         raise DataError(f"target: a fraction between 0 and 1 is needed, not {target!r}")
     eligible = np.flatnonzero(np.diff(ratings.indptr) >= max(min_interactions, 1))
-    if valid < 0 or test < 0 or valid + test >= len(eligible):
+    if valid + test >= len(eligible):
         raise DataError(
             f"valid={valid} and test={test} users cannot be held out: only {len(eligible)} users have at least "
             f"{min_interactions} interactions, and some must be left to train on"
@@ -234,12 +233,6 @@ def held_out_users(
 def _require_table(ratings: Any) -> None:
     if not isinstance(ratings, Interactions):
         raise DataError(f"ratings: Interactions were expected, not {type(ratings).__name__}; see discreet.read")
-
-
-def _require_whole(**numbers: Any) -> None:
-    for name, number in numbers.items():
-        if not isinstance(number, Integral) or isinstance(number, bool):
-            raise DataError(f"{name}: a whole number is needed, not {number!r}")
 
 
 def _sizes(n: int, valid: float, test: float) -> tuple[int, int]:

@@ -387,7 +387,7 @@ class Model(Estimator):
 
     def recommend_to_parquet(self, path: str | PathLike[str], history: Any, n: int = 10, **options: Any) -> None:
         """Like `recommend` for many, with the same options, to a parquet file (user, item, score, rank, title)."""
-        serving.to_parquet(path, self.recommend_blocks(history, n, **options))
+        serving.to_file(path, self.recommend_blocks(history, n, **options))
 
     def predict(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
         """The value each target would get: a rating within the value range, or a score if the model is for lists alone.

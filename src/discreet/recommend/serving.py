@@ -173,13 +173,14 @@ def recommend(
     return replace(parts[0], users=histories.users, indptr=indptr, numbers=numbers, scores=scores, cold=cold)
 
 
-def to_parquet(path: str | PathLike[str], parts: Iterator[BatchRecommendations]) -> None:
-    """Write parts to one file, which appears when it is complete."""
-    from pyarrow import parquet
+def to_file(path: str | PathLike[str], parts: Iterator[BatchRecommendations], *, csv: bool = False) -> None:
+    """Write parts to one file, Parquet or CSV, which appears when it is complete."""
+    from pyarrow.csv import CSVWriter
+    from pyarrow.parquet import ParquetWriter
 
     with whole_file(path) as temporary, Bar("recommending", None, "users") as bar:
         first = next(parts)  # there is always one, perhaps without users
-        with parquet.ParquetWriter(temporary, first.to_arrow().schema) as writer:
+        with (CSVWriter if csv else ParquetWriter)(temporary, first.to_arrow().schema) as writer:
             for part in chain([first], parts):
                 writer.write_table(part.to_arrow())
                 bar.advance(len(part))
