@@ -248,6 +248,18 @@ def test_the_rows_of_a_query_have_no_order() -> None:
             assert history(select, others) == {f"i{n}": 150.0 + n for n in range(50)}  # the highest, for want of times
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT 1 AS a EXEC('DROP TABLE r')", "SELECT 1 SHUTDOWN", "SELECT 1 AS a KILL 5", "SELECT * INTO b FROM r",
+        "SELECT 1 BACKUP DATABASE d TO DISK = 'x'",
+    ],
+)  # fmt: skip
+def test_statements_of_t_sql_need_no_semicolon(statement: str) -> None:
+    with pytest.raises(DataError, match="only reads|cannot be understood"):
+        require_select(statement, "mssql")
+
+
 def test_comments_that_mysql_runs() -> None:
     with pytest.raises(DataError, match="comment that MySQL runs"):
         require_select("SELECT 1 /*!50000 INTO OUTFILE '/x' */", "mysql")

@@ -33,6 +33,7 @@ SQLITE = b"SQLite format 3\0"
 
 # SQLAlchemy's names of databases that sqlglot calls differently.
 DIALECTS = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql", "cockroachdb": "postgres"}
+T_SQL = {"SHUTDOWN", "RECONFIGURE", "CHECKPOINT", "REVERT", "COMMIT", "ROLLBACK"}  # statements of one word, or aliases
 GUESSERS = ("read_csv", "read_json", "read_ndjson", "sniff_csv", "read_xlsx", "st_read")
 DECLARE = (
     "DuckDB would guess types and separators from people's rows, so one row could change how the others are read. "
@@ -307,7 +308,8 @@ def require_select(statement: str, database: str) -> Any:
     if len(found) != 1 or not isinstance(found[0], exp.Query):
         raise DataError("source: a single SELECT is needed, and nothing else. Correct the SELECT")
     writing = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Alter, exp.Into, exp.Copy)
-    if found[0].find(*writing, exp.Command, exp.Attach):
+    bare = {one.name.upper() for one in found[0].find_all(exp.Identifier) if not one.quoted}
+    if found[0].find(*writing, exp.Command, exp.Attach) or (database == "mssql" and bare & T_SQL):
         raise DataError("source: a SELECT that only reads is needed, and this one would write. Correct the SELECT")
     return found[0]
 
