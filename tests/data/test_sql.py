@@ -256,7 +256,7 @@ def test_the_rows_of_a_query_have_no_order() -> None:
     ],
 )  # fmt: skip
 def test_statements_of_t_sql_need_no_semicolon(statement: str) -> None:
-    with pytest.raises(DataError, match="only reads|cannot be understood"):
+    with pytest.raises(DataError, match=r"only reads|cannot be understood"):
         require_select(statement, "mssql")
 
 
