@@ -576,11 +576,13 @@ def test_large_and_small_requests_at_once_get_the_same_bits(ratings: discreet.In
 
 
 def test_the_description_has_the_limits(client: TestClient) -> None:
-    described = client.get("/openapi.json").json()["paths"]["/v1/recommend"]["post"]
-    one, many = described["requestBody"]["content"]["application/json"]["schema"]["oneOf"]
-    assert "1,500 recommendations" in one["properties"]["n"]["description"]
-    assert many["properties"]["histories"]["maxItems"] == 3
-    assert set(described["responses"]) == {"200", "400", "408", "413", "415", "421", "422", "431", "503"}
+    described = client.get("/openapi.json").json()
+    schemas = described["components"]["schemas"]
+    assert "1,500 recommendations" in schemas["Number"]["description"]
+    assert schemas["Histories"]["maxItems"] == 3
+    assert (schemas["Rating"]["minimum"], schemas["Rating"]["maximum"]) == (0.5, 5)
+    responses = described["paths"]["/v1/recommend"]["post"]["responses"]
+    assert set(responses) == {"200", "400", "408", "413", "415", "421", "422", "431", "503"}
 
 
 def test_the_requests_of_the_guide(client: TestClient) -> None:

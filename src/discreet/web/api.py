@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -257,62 +258,24 @@ class Api:
         return {"items": rows, "total": len(found)}
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI description for this model, with every possible answer."""
+        """The OpenAPI description, with the range, the limits and the items of this model."""
+        found: dict[str, Any] = json.loads(Path(__file__).with_name("openapi.json").read_text(encoding="utf-8"))
         about = (
             f"Recommendations of a {type(self.model).__name__}. {self.model.guarantee_} The server stores no requests "
             "and logs no ratings. To send no ratings at all, compute the same in the browser, as the page at / does."
         )
-        one = {"$ref": "#/components/schemas/Recommendations"}
-        many = _object(results={"type": "array", "items": one})
-        recommend = {
-            "operationId": "recommend",
-            "summary": "The best items for one history, or for several.",
-            "requestBody": {
-                "required": True,
-                "description": f"At most {self.limits.body:,} bytes.",
-                "content": {"application/json": self._requests()},
-            },
-            "responses": _responses({"oneOf": [one, many]}, 413, 415, 422),
-        }
-        certificate = {"type": "object", "required": ["sentence", "guarantee", "digest"]}
-        statement = {
-            "operationId": "statement",
-            "summary": "The privacy certificate of the model: what was promised to the people it learned from.",
-            "responses": _responses(certificate),
-        }
-        return {
-            "openapi": "3.1.0",
-            "info": {"title": "discreet", "version": __version__, "description": about},
-            "paths": {
-                "/v1/recommend": {"post": recommend},
-                "/v1/items": {"get": SEARCH},
-                "/v1/statement": {"get": statement},
-            },
-            "components": {"schemas": {"Error": ERROR, "Recommendations": RECOMMENDATIONS}},
-        }
-
-    def _requests(self) -> dict[str, Any]:
-        """The schema of a body of /v1/recommend, and an example."""
-        low, high = self.model.value_range_
-        items = {"type": "array", "items": ITEM, "maxItems": HISTORY_MOST}
-        rating = {"type": "number", "minimum": low, "maximum": high}
-        ratings = {"type": "object", "additionalProperties": rating, "maxProperties": HISTORY_MOST}
-        history = {"anyOf": [ratings, items], "description": "Ratings by item, or a list of liked items."}
-        histories = {"type": "array", "items": history, "minItems": 1, "maxItems": self.limits.histories}
-        most = f"One answer has at most {self.limits.answer:,} recommendations: the number of histories times n."
-        options = {
-            "n": {**_integer(1, N_MOST, N_DEFAULT), "description": f"How many items. {most}"},
-            "exclude_seen": {"type": "boolean", "default": True, "description": "Leave out items of the history."},
-            "allow": {**items, "description": "Recommend only these."},
-            "deny": {**items, "description": "Never recommend these."},
-            "on_unknown": {"enum": ["raise", "ignore"], "default": "raise", "description": "If items are unknown."},
-        }
-        bodies = [
-            {**_object(**{name: schema}, **options), "required": [name]}
-            for name, schema in (("history", history), ("histories", histories))
-        ]
+        found["info"] |= {"version": __version__, "description": about}
+        (low, high), limits, schemas = self.model.value_range_, self.limits, found["components"]["schemas"]
+        schemas["Rating"] |= {"minimum": low, "maximum": high}
+        schemas["Histories"]["maxItems"] = limits.histories
+        schemas["Number"]["description"] += (
+            f" One answer has at most {limits.answer:,} recommendations: the number of histories times n."
+        )
+        body = found["paths"]["/v1/recommend"]["post"]["requestBody"]
+        body["description"] = f"At most {limits.body:,} bytes."
         example = {"history": {str(item): high for item in self._items[0][:2]}, "n": 5}
-        return {"schema": {"oneOf": bodies}, "example": example}
+        body["content"]["application/json"]["example"] = example
+        return found
 
 
 def _no_number(_: str) -> NoReturn:
@@ -329,61 +292,3 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
 
 def _digits(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
-
-
-# -- OpenAPI
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    """An object with exactly these properties."""
-    return {"type": "object", "required": list(properties), "properties": properties, "additionalProperties": False}
-
-
-def _integer(least: int, most: int, default: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": least, "maximum": most, "default": default}
-
-
-def _responses(schema: dict[str, Any], *errors: int) -> dict[str, Any]:
-    wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    good = {"description": "The answer.", "content": {"application/json": {"schema": schema}}}
-    possible = sorted({*ANYWHERE, *errors})
-    return {"200": good, **{str(status): {"description": REASONS[status], "content": wrong} for status in possible}}
-
-
-REASONS = {
-    400: "The body is not JSON, or the request is not valid HTTP.",
-    408: "The request took too long to arrive.",
-    413: "The body is too large.",
-    415: "The content type is not JSON.",
-    422: "A field is wrong; the reason says which.",
-    421: "The server does not answer to this Host.",
-    431: "The headers are too large.",
-    503: "Too many requests are waiting; try again.",
-}
-ANYWHERE = (400, 408, 421, 431, 503)  # possible for every request
-ITEM = {"anyOf": [{"type": "string"}, {"type": "integer"}], "description": "The id of an item, or the id as text."}
-TITLE = {"type": ["string", "null"]}
-ERROR = _object(error={"type": "string", "description": "One sentence: what was wrong."})
-RATING = {
-    "type": ["number", "null"],
-    "description": "The rating this person would give; null if the model predicts none.",
-}
-SCORE = {"type": "number", "description": "What the list is ordered by."}
-ROW = _object(rank={"type": "integer", "minimum": 1}, item=ITEM, title=TITLE, score=SCORE, rating=RATING)
-RECOMMENDATIONS = _object(recommendations={"type": "array", "items": ROW}, note={"type": "string"})
-FOUND = _object(
-    items={"type": "array", "items": _object(item=ITEM, title=TITLE)}, total={"type": "integer", "minimum": 0}
-)
-PARAMETERS = {
-    "search": {"type": "string", "maxLength": SEARCH_LONGEST},
-    "offset": _integer(0, 1 << 40, 0),
-    "limit": _integer(1, PAGE_MOST, PAGE_DEFAULT),
-}
-SEARCH = {
-    "operationId": "items",
-    "summary": "Items of the catalog whose titles have every word of a text.",
-    "parameters": [
-        {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in PARAMETERS.items()
-    ],
-    "responses": _responses(FOUND, 422),
-}
