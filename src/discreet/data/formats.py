@@ -67,8 +67,8 @@ def _with_header(path: Path, names: dict[str, str], kinds: dict[str, Any]) -> Ta
     """Some columns, renamed, of a file with commas and a header."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         header = [name.strip() for name in next(csv.reader(file), [])]
-    if not set(names) <= set(header):
-        raise DataError(f"source: {path.name} lacks columns; its first line is {header[:9]}. Is it the original file?")
+    if lost := [name for name in names if name not in header]:
+        raise DataError(f"source: {path.name} has no column {lost[0]!r}, only {header[:9]}. Is it the original file?")
     options = {"read_options": arrow_csv.ReadOptions(skip_rows=1, column_names=[names.get(n, n) for n in header])}
     return _streamed(path, kinds, options)
 
