@@ -65,7 +65,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {},
     ),
     "without random probe columns": ({"PROBES": 0}, {}),
-    "contributions lengthened only as residuals fall": ({"LIFT": 1.0}, {}),
     "no prior mean from the items a user has": ({"USER_PRIOR": 0.0}, {}),
     "two folds in place of four": ({"FOLDS": 2}, {}),
     "1 step": ({}, {"n_steps": 1}),

@@ -33,7 +33,6 @@ GRAM_SHARE = 0.02  # of what an item step costs, for the shared Gram matrix
 USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
 USER_CHOICES = 7.0  # zeros that are averaged with the priors of a user's items
 ONCE = Lock()  # of threads that need the tables of a step, the first makes them
-LIFT = 10.0  # the most that a contribution to an item step is lengthened by, where predictions explain nothing
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ class ItemStep:
         bias_weight: The weight of biases against factors.
         clip: The length of a user's contribution.
         shrink: A public factor of users' contributions to the shared Gram matrix.
-        lift: The most that a contribution is lengthened by.
+        lift: The most that a contribution is lengthened by: a residual that is small counts for more only if most are.
     """
 
     items: ItemPosterior
@@ -134,7 +133,7 @@ class ItemStep:
     bias_weight: float
     clip: float
     shrink: float = 1.0
-    lift: float = LIFT
+    lift: float = 1.0
 
     @cached_property
     def base(self) -> Array:
@@ -182,9 +181,10 @@ class ItemStep:
     def __call__(self, batch: UserBatch) -> tuple[Array, tuple[Array, Array]]:
         """The b for the shared Gram matrix; and for each rating x_j, and the directions a of each user.
 
-        A user's x is scaled to the bound from above and from below: users count equally if their ratings hardly differ,
-        or if most of them are explained. The b of a fold is its vector, in which biases
-        weigh at least 1, times the root of `shrink`, and of the fold's share of the x.
+        A user's x is scaled to the bound from above and, as far as `lift` allows, from below. If those whose ratings
+        hardly differ counted as much as others, skewed ratings would give items their medians, not their means. The b
+        of a fold is its vector, in which biases weigh at least 1, times the root of `shrink`, and of the fold's share
+        of the x.
         """
         x, directions, rows = self._contribution(batch, self.clip)
         rows *= math.sqrt(self.shrink)

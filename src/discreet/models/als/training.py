@@ -18,7 +18,6 @@ from discreet.models.als.contributions import (
     BIAS,
     EXTENSION,
     GRAM,
-    LIFT,
     POPULARITY,
     SECOND_MOMENT,
     STEP,
@@ -213,7 +212,7 @@ class Training:
 
     def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
         penalties = self.offset_penalty * self.noise, USER_VECTOR * self.noise
-        lift = LIFT / math.sqrt(self.noise)
+        lift = 1 / math.sqrt(self.noise)
         return ItemStep(items.means, frequencies, mean, *penalties, bias_weight, self.settings.step_clip, lift=lift)
 
     def _count_users(self) -> UserStatistics:
