@@ -54,6 +54,23 @@ def test_what_a_sample_does_not_show(kind: str, tmp_path: Path) -> None:
     assert len(ratings) == 50_001
 
 
+@pytest.mark.parametrize("quoted", [False, True])
+def test_a_line_that_is_too_long_for_arrow_is_left_out(
+    quoted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row cannot stop the reading of others where such rows are dropped, however long it is."""
+    monkeypatch.setattr("discreet.data.texts.LONGEST", 50)
+    longest = "ann," + "x" * 43 + ",1"
+    rows = ["bob,tea,2", longest, longest.replace("x", "xx", 1), *(['eve,"milk",3'] if quoted else [])]
+    (tmp_path / "r.csv").write_text("user,item,rating\n" + "".join(f"{row}\n" for row in rows))
+    ratings = discreet.read(tmp_path / "r.csv", on_invalid="drop")
+    assert ratings.users.to_list() == ["ann", "bob", *(["eve"] if quoted else [])]
+    assert ratings.history("ann") == {"x" * 43: 1.0}
+    assert ratings.report.dropped == 1
+    with pytest.raises(DataError, match=r"line 4 of .* is longer than 50 bytes"):
+        discreet.read(tmp_path / "r.csv")
+
+
 def test_strings_in_json_stay_strings(tmp_path: Path) -> None:
     ids = ["2024-01-01", "00000000-0000-0000-0000-000000000002", "12"]
     (tmp_path / "r.jsonl").write_text("".join(f'{{"user": "{one}", "item": 1, "rating": 2}}\n' for one in ids))

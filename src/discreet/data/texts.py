@@ -32,6 +32,7 @@ from discreet.typing import Floats
 
 BLOCK = 1 << 23  # bytes read at a time
 PIECE = 1 << 20  # bytes split at a time
+LONGEST = 1 << 28  # bytes of a line: Arrow counts up to 2^31
 SEPARATORS = (",", ";", "\t", "|")  # the header of a CSV file has one of them
 MARK = "\ufeff".encode()  # a byte order mark, which some programs put at the start of a file
 GZIP = b"\x1f\x8b"
@@ -125,7 +126,7 @@ class Csv:
         others = [line + b"\n" for line in (b"", self.header, MARK + self.header)]
         if any(block.startswith(line) or b"\n" + line in block for line in others):
             is_row = ~numpy_of(pc.is_in(lines, value_set=pa.array(others, lines.type)))
-        good = is_row & self._well_formed(block, lines)
+        good = is_row & (np.diff(starts) <= LONGEST) & self._well_formed(block, lines)
         kept = self._divided(block if good.all() else b"".join(lines.filter(pa.array(good)).to_pylist()), names)
         bad = is_row & ~good
         if not bad.any():
@@ -187,6 +188,8 @@ class Csv:
 
     def fault(self, line: bytes) -> str:
         """What is wrong with a line that cannot be split."""
+        if len(line) >= LONGEST:
+            return f"is longer than {LONGEST:,} bytes"
         if not is_utf8(line):
             return "is not in UTF-8; convert the file, for instance with iconv"
         if b'"' in line:
