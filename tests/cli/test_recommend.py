@@ -180,7 +180,7 @@ def test_numbers_in_a_text_file_and_a_model_of_texts(work: Path) -> None:
     data = json.loads(recommend("typed", "--users", "many.csv", "-n", "20", "--json"))
     assert [len(one["recommendations"]) for one in data["users"]] == [11, 11]
     Path("many.csv").write_text("user,item,rating\na,x,5\nb,4,2\n")
-    assert "'x' cannot be an item" in recommend("model", "--users", "many.csv", code=1)
+    assert "--users: the model does not know 'x'" in recommend("model", "--users", "many.csv", code=1)
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,7 @@ from discreet.cli.common import Misuse, by_commas, completing
 from discreet.errors import DataError, DiscreetError, ModelError, NotPublic, PrivacyError, UnknownItem
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from discreet.data import Catalogue, Interactions
-    from discreet.data.catalogue import Ids
     from discreet.models.base import Model
     from discreet.privacy import Ledger
 
@@ -401,59 +398,42 @@ def _value(text: str) -> Any:
 # -- ids as text, or in another type than the model's
 
 
-def _is_text(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _typed_ids(ids: "Ids", texts: "pa.Array", argument: str) -> "pa.Array":
-    """Ids written as text, in the type of a model's own."""
-    import pyarrow as pa
-
-    kind = ids.to_arrow().type
-    if _is_text(kind):
-        return texts
-    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_large_binary(kind):  # Arrow cannot parse them
-        known = {str(item): item for item in ids}
-        unknown = next((text for text in texts.to_pylist() if text not in known), None)
-        if unknown is not None:
-            raise UnknownItem(f"{argument}: the model does not know {unknown!r}; its items are such as {str(ids[0])!r}")
-        return pa.array([known[text] for text in texts.to_pylist()], kind)
-    try:
-        return texts.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        for at in range(len(texts) if len(texts) > 1 else 0):
-            _typed_ids(ids, texts.slice(at, 1), argument)  # raises for the first one that is wrong
-        rated = f"; a history is written {ids[0]}=5,{ids[-1]}=3" if argument == "history" else ""
-        raise DataError(
-            f"{argument}: {texts[0].as_py()!r} cannot be an item of this model, whose ids are of type {kind}, such as "
-            f"{ids[0]} (`discreet items MODEL WORDS` finds ids by title{rated})"
-        ) from None
-
-
 def as_ids(model: "Model", texts: Iterable[str], argument: str) -> list[Any]:
-    """Ids from a command line or a text file, in the type of the model's items."""
-    from discreet.data.catalogue import arrow_of_texts
+    """Ids from a command line or a text file, as the library finds them among a model's items."""
+    import pyarrow as pa
 
-    array = arrow_of_texts(text.strip() for text in texts)
-    ids: list[Any] = _typed_ids(model.items_, array, argument).to_pylist()
-    return ids
+    asked, ids = [text.strip() for text in texts], model.items_
+    kind = ids.to_arrow().type
+    if pa.types.is_large_string(kind):
+        return asked
+    known = {} if pa.types.is_integer(kind) else {str(item): item for item in ids}
+    found: list[Any] = []
+    for text in asked:
+        if text in known:
+            found.append(known[text])
+        elif not known and re.fullmatch(r"-?\d+", text):
+            found.append(int(text))
+        else:
+            rated = f"; a history is written {ids[0]}=5,{ids[-1]}=3" if argument == "history" else ""
+            raise UnknownItem(
+                f"{argument}: {text!r} cannot be an item of this model, whose ids are of type {kind}, such as {ids[0]} "
+                f"(`discreet items MODEL WORDS` finds ids by title{rated})"
+            )
+    return found
 
 
 def for_model(model: "Model", ratings: "Interactions", argument: str) -> "Interactions":
-    """A table with items in the type of the model's, if one of the two is text: text files have no types."""
+    """A table with ratings if the model needs them. Its items have the type of the model's, if text files have none."""
     import pyarrow as pa
 
     from discreet.data import Catalogue
 
     if ratings.implicit and not model.implicit_ and model.value_range_ != (0.0, 1.0):
         raise DataError(f"{argument}: the table has no ratings, but the model needs them; name the column with --value")
-    here, there = ratings.items.to_arrow(), model.items_.to_arrow().type
-    if _is_text(here.type) == _is_text(there):
+    here, there = ratings.items.to_arrow().type, model.items_.to_arrow().type
+    if not pa.types.is_large_string(here) or pa.types.is_large_string(there) or pa.types.is_integer(there):
         return ratings
-    ids = _typed_ids(model.items_, here, argument) if _is_text(here.type) else here.cast(pa.large_string())
-    about = ratings.catalogue
+    ids, about = as_ids(model, ratings.items, argument), ratings.catalogue
     return replace(ratings, catalogue=Catalogue(ids, about.columns, origin=about.origin))
 
 

@@ -1,5 +1,6 @@
 """`discreet recommend`: recommendations for one person or for many, from a saved model."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -60,7 +61,10 @@ def recommend(
         else:
             assert users is not None
             table = inputs.Table(**vars(columns)).read(users, argument="users")
-            _to_many(loaded, inputs.for_model(loaded, table, "users"), options, out)
+            try:
+                _to_many(loaded, inputs.for_model(loaded, table, "users"), options, out)
+            except (DataError, UnknownItem) as error:
+                raise type(error)(re.sub("^history:", "users:", str(error))) from None
 
 
 def items(

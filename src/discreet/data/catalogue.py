@@ -188,14 +188,6 @@ def arrow_of(numbers: Any) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(array)])
 
 
-def arrow_of_texts(texts: Iterable[str]) -> pa.Array:
-    """Texts as an Arrow array."""
-    cells = [text.encode() for text in texts]
-    ends = np.cumsum([0, *map(len, cells)], dtype=np.int64)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(cells))]
-    return pa.Array.from_buffers(pa.large_string(), len(cells), buffers)
-
-
 def is_utf8(text: bytes) -> bool:
     """Whether bytes are text."""
     try:
