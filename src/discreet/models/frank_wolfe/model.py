@@ -131,99 +131,8 @@ class FrankWolfeModel(Model):
             raise DataError("steps_: what a step leaves must be positive")
 
 
-class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
-    """Private models that alternate global and local components (Algorithm 1): T releases of residuals at most."""
-
-    _in_spark: ClassVar[bool] = True
-
-    radius: float | None
-    row_norm: float | None
-    ratings_per_user: int | None = None
-    eigensolver: Eigensolver | None
-    oja_steps: int
-
-    def _solver(self, n_items: int) -> Eigensolver:
-        """The dense covariance, unless there are very many items."""
-        if self.eigensolver is None:
-            return "dense" if n_items <= MOST_DENSE else "oja"
-        if self.eigensolver == "dense" and n_items > LARGEST_DENSE:
-            raise DataError(
-                f"eigensolver: the covariance of {n_items:,} items is too large to be released whole; use 'oja'"
-            )
-        return self.eigensolver
-
-    def _row_norm(self, value_range: tuple[float, float], n_items: int) -> float:
-        """L, from public inputs; raises if it does not follow from them."""
-        width = value_range[1] - value_range[0]
-        ends, centre = ((-width, width), False) if self.loss == "logistic" else (value_range, self.centre)
-        typical = self.ratings_per_user
-        return float(self.row_norm or public_row_norm(ends, n_items, ratings_per_user=typical, centre=centre))
-
-    def _fill(self, n_items: int) -> float:
-        """About what share of the items a user has rated, from public numbers."""
-        return min(self.ratings_per_user or RATINGS_PER_USER, n_items) / n_items
-
-    @property
-    def _releases_means(self) -> bool:
-        """Whether what users' own means are shrunk to is released; otherwise it is the middle of the range."""
-        return False
-
-    def _rule(self, n_items: int, row_norm: float) -> Schedule | Correction:
-        """How steps are made."""
-        raise NotImplementedError
-
-    def _n_releases(self) -> int:
-        """How many directions are found."""
-        raise NotImplementedError
-
-    def _direction(self, residuals: Products, rule: Schedule | Correction) -> tuple[Direction, Array | None]:
-        """The leading direction, from one release or `oja_steps` and one more; and the covariance's diagonal, if any.
-
-        The dense release is the sum over users of A_i^T A_i: sensitivity C^2, or sqrt(2) times that. `rule.which` ends
-        the labels of releases that are charged differently from those of other steps.
-        """
-        if self._solver(residuals.size) == "oja":
-            labels = PRODUCT + rule.which, ENERGY + rule.which
-            return oja(residuals, labels, self.oja_steps, rate=rule.oja_rate), None
-        release = residuals.moment(COVARIANCE + rule.which)
-        return leading(release, rule.covariance_fill), np.diag(release.values)
-
-    def _check_data(self, ratings: Interactions) -> None:
-        self._row_norm(require_ratings(type(self).__name__, ratings), ratings.n_items)
-        self._solver(ratings.n_items)
-
-    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        value_range, n = require_ratings(type(self).__name__, ratings), ratings.n_items
-        row_norm = self._row_norm(value_range, n)
-        centering = self._centering(value_range, row_norm)
-        rule, popularity, last = self._rule(n, row_norm), np.zeros(n), self._n_releases() - 1
-        if self._releases_means:
-            centering = centering.about(private_user_means(releaser, ratings))
-        most_users = max(DENSE_CELLS // n, 1) if self._solver(n) == "dense" else None
-        users = Users.of(ratings, self._component(centering, value_range), most_users, self.n_jobs)
-
-        def residuals() -> Products:  # of users now, shortened to C, so that one moves a release by C^2
-            return Products(releaser, users.batches, residuals_of, n, rule.clip * rule.clip)
-
-        for t in range(last + 1):
-            if not rule.before(residuals()):
-                break  # decided by releases: the rest of the plan is not spent
-            direction, diagonal = self._direction(residuals(), rule)
-            step = rule.step(direction)
-            if t == 0 and diagonal is not None:
-                popularity = diagonal  # items that are rated often, and not all alike
-            if t < last:  # the last step is made when users are folded in
-                users.advance(step)
-        vectors, numbers, radius = rule.kept()
-        return {
-            **self._learned(centering, (vectors, numbers), popularity),
-            "global_mean_": centering.centre if self._centered else sum(value_range) / 2,
-            "radius_": radius,
-        }
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPFrankWolfe(PrivateFrankWolfe):
+class DPFrankWolfe(FrankWolfeModel, PrivateModel):
     """Private matrix completion by Frank-Wolfe steps, one direction at a time. User-level joint differential privacy.
 
     It minimizes the sum over users of |P(Y_i - x_i)|^2 / 2 over matrices Y of low rank; x_i is user i's row of ratings,
@@ -272,6 +181,8 @@ class DPFrankWolfe(PrivateFrankWolfe):
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
     """
 
+    _in_spark: ClassVar[bool] = True
+
     n_steps: Count | None = None
     radius: Positive | None = None
     row_norm: Positive | None = None
@@ -292,6 +203,27 @@ class DPFrankWolfe(PrivateFrankWolfe):
     def _corrective(self) -> bool:
         return self.step == "corrective"
 
+    def _solver(self, n_items: int) -> Eigensolver:
+        """The dense covariance, unless there are very many items."""
+        if self.eigensolver is None:
+            return "dense" if n_items <= MOST_DENSE else "oja"
+        if self.eigensolver == "dense" and n_items > LARGEST_DENSE:
+            raise DataError(
+                f"eigensolver: the covariance of {n_items:,} items is too large to be released whole; use 'oja'"
+            )
+        return self.eigensolver
+
+    def _row_norm(self, value_range: tuple[float, float], n_items: int) -> float:
+        """L, from public inputs; raises if it does not follow from them."""
+        width = value_range[1] - value_range[0]
+        ends, centre = ((-width, width), False) if self.loss == "logistic" else (value_range, self.centre)
+        typical = self.ratings_per_user
+        return float(self.row_norm or public_row_norm(ends, n_items, ratings_per_user=typical, centre=centre))
+
+    def _fill(self, n_items: int) -> float:
+        """About what share of the items a user has rated, from public numbers."""
+        return min(self.ratings_per_user or RATINGS_PER_USER, n_items) / n_items
+
     def _plan(self, n_items: int) -> Plan:
         count = self._n_releases()
         length = LENGTH_SHARE if self._corrective else 0.0
@@ -306,12 +238,15 @@ class DPFrankWolfe(PrivateFrankWolfe):
 
     @property
     def _releases_means(self) -> bool:
+        """Whether what users' own means are shrunk to is released; otherwise it is the middle of the range."""
         return self._centered
 
     def _n_releases(self) -> int:
+        """How many directions are found."""
         return self.n_steps or min(max(round(10 * math.sqrt(self._mu())), 1), MOST_STEPS)
 
     def _rule(self, n_items: int, row_norm: float) -> Schedule | Correction:
+        """How steps are made."""
         fill, clip = self._fill(n_items), float(self.residual_clip or row_norm)
         if self._corrective:
             return Correction.of(n_items, fill, clip)
@@ -321,6 +256,51 @@ class DPFrankWolfe(PrivateFrankWolfe):
         given = ("n_steps", "radius", "row_norm", "residual_clip", "ratings_per_user")
         words = [f"{name} = {getattr(self, name)}" for name in given if getattr(self, name) is not None]
         return {"bounds": ", ".join(words) + ", given"} if words else {}
+
+    def _direction(self, residuals: Products, rule: Schedule | Correction) -> tuple[Direction, Array | None]:
+        """The leading direction, from one release or `oja_steps` and one more; and the covariance's diagonal, if any.
+
+        The dense release is the sum over users of A_i^T A_i: sensitivity C^2, or sqrt(2) times that. `rule.which` ends
+        the labels of releases that are charged differently from those of other steps.
+        """
+        if self._solver(residuals.size) == "oja":
+            labels = PRODUCT + rule.which, ENERGY + rule.which
+            return oja(residuals, labels, self.oja_steps, rate=rule.oja_rate), None
+        release = residuals.moment(COVARIANCE + rule.which)
+        return leading(release, rule.covariance_fill), np.diag(release.values)
+
+    def _check_data(self, ratings: Interactions) -> None:
+        self._row_norm(require_ratings(type(self).__name__, ratings), ratings.n_items)
+        self._solver(ratings.n_items)
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        value_range, n = require_ratings(type(self).__name__, ratings), ratings.n_items
+        row_norm = self._row_norm(value_range, n)
+        centering = self._centering(value_range, row_norm)
+        rule, popularity, last = self._rule(n, row_norm), np.zeros(n), self._n_releases() - 1
+        if self._releases_means:
+            centering = centering.about(private_user_means(releaser, ratings))
+        most_users = max(DENSE_CELLS // n, 1) if self._solver(n) == "dense" else None
+        users = Users.of(ratings, self._component(centering, value_range), most_users, self.n_jobs)
+
+        def residuals() -> Products:  # of users now, shortened to C, so that one moves a release by C^2
+            return Products(releaser, users.batches, residuals_of, n, rule.clip * rule.clip)
+
+        for t in range(last + 1):
+            if not rule.before(residuals()):
+                break  # decided by releases: the rest of the plan is not spent
+            direction, diagonal = self._direction(residuals(), rule)
+            step = rule.step(direction)
+            if t == 0 and diagonal is not None:
+                popularity = diagonal  # items that are rated often, and not all alike
+            if t < last:  # the last step is made when users are folded in
+                users.advance(step)
+        vectors, numbers, radius = rule.kept()
+        return {
+            **self._learned(centering, (vectors, numbers), popularity),
+            "global_mean_": centering.centre if self._centered else sum(value_range) / 2,
+            "radius_": radius,
+        }
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

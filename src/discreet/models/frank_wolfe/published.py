@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from discreet.errors import PrivacyError
 from discreet.models.eigen import check_budget
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule
-from discreet.models.frank_wolfe.model import Eigensolver, LossName, PrivateFrankWolfe
+from discreet.models.frank_wolfe.model import DPFrankWolfe, Eigensolver
 from discreet.models.private import Noised, PublishedModel, frank_wolfe_std, true_plan
 from discreet.privacy import GramSum, Plan, ProductSum, VectorSum
 from discreet.validation import Count, Positive, Probability, whole
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
+class PublishedDPFrankWolfe(PublishedModel, DPFrankWolfe):
     """Private Frank-Wolfe as published: Algorithm 1, and Algorithm 2 with eigensolver="oja". User-level joint DP.
 
     Y_i = Pi((1 - 1/T) Y_i - k/T (A_i . v) / lambda' v) for t = 2, ..., T: the first round of the T only finds v, so
@@ -53,14 +54,17 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
 
     _error = "the printed noise does not pay for residuals as long as 2 L, nor for more than one call of Oja's method"
 
-    radius: Positive
-    row_norm: Positive
+    radius: Positive = field()
+    row_norm: Positive = field()
     n_steps: int = 10
     failure_probability: Probability = 0.01
     eigensolver: Eigensolver = "dense"
     oja_steps: Count = 10
-    loss: LossName = "squared"
     centre: bool = False
+    step: Literal["constant"] = field(init=False, default="constant")
+    residual_clip: None = field(init=False, default=None)
+    ratings_per_user: None = field(init=False, default=None)
+    _releases_means: ClassVar[bool] = False
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
