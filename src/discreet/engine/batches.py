@@ -8,13 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import kernels
 from discreet.data.interactions import Interactions, ranks
+from discreet.data.spark import SparkInteractions
 from discreet.errors import DataError
 from discreet.hashing import ODD, mixed
 from discreet.parallel import each_block, n_threads, over_blocks
@@ -22,10 +23,7 @@ from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array, Words
 
-if TYPE_CHECKING:
-    from discreet.data.spark import SparkInteractions
-
-    Ratings: TypeAlias = Interactions | SparkInteractions  # a model may use what is public about them, and sums
+Ratings: TypeAlias = Interactions | SparkInteractions  # a model may use what is public about them, and sums
 
 # Limits for a batch, whose contributions are in memory, for each thread:
 PART = 1 << 17  # interactions: enough to make the Python overhead of a batch small

@@ -31,11 +31,9 @@ from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown, Reader
 from discreet.recommend.results import AnnIndex, BatchRecommendations, Explanation, Recommendations, export_vectors
 from discreet.recommend.serving import Scorer, Variance
-from discreet.typing import Array
+from discreet.typing import Array, Self
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from discreet.privacy.ledger import Ledger
 
 

@@ -14,20 +14,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import parts, user_batches
+from discreet.engine.batches import Ratings, parts, user_batches
 from discreet.errors import Unbounded
 from discreet.models.base import require_ratings
 from discreet.privacy import MeanSum, Noisy, Releaser
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-
-if TYPE_CHECKING:
-    from discreet.engine.batches import Ratings
 
 MEAN, VARIANCES = "users' mean ratings", "variances of users' ratings"
 USER_SHARES = {MEAN: 0.005, VARIANCES: 0.01}  # of mu^2

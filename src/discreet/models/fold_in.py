@@ -22,11 +22,9 @@ from discreet.errors import ModelError
 from discreet.kernels import Table
 from discreet.parallel import over_blocks, single_threaded_blas
 from discreet.privacy.statistics import UserBatch
-from discreet.typing import Array
+from discreet.typing import Array, Self
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from discreet.models.centering import Centering, Prepared
     from discreet.models.grading import Grading
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from discreet.data.catalogue import CHOSEN, PRIVATE, Catalogue
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import require_sound_rows
+from discreet.engine.batches import Ratings, require_sound_rows
 from discreet.errors import DataError, PrivacyError
 from discreet.models import private_items, registry
 from discreet.models.base import Learned, Model
@@ -27,10 +27,6 @@ from discreet.privacy.ledger import Preview
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint
 from discreet.validation import Count, Positive, Probability, round_up, whole
-
-if TYPE_CHECKING:
-    from discreet.engine.batches import Ratings
-
 
 # The cost of only the releases that were made would not be a true guarantee: docs/proofs/composition.md, section 4.
 _STOPPED = (

@@ -14,11 +14,10 @@ from discreet.models.base import Estimator, readied
 from discreet.models.spectral import DPSVD
 from discreet.parallel import n_threads
 from discreet.privacy.guarantee import AdjacencyName
+from discreet.typing import Self
 from discreet.validation import positive, probability
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from discreet.privacy.ledger import Ledger
 
 Objective: TypeAlias = Literal["ratings", "lists", "both"]

@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.data.catalogue import catalogue_sha256
+from discreet.engine.batches import Ratings
 from discreet.errors import ModelError, PrivacyError
 from discreet.models.base import learned_by
 from discreet.models.model_folder import held, refused
-from discreet.privacy import Cost, Guarantee, Ledger
+from discreet.privacy import Cost, Guarantee, Ledger, Plan
 from discreet.privacy.store import SUFFIX, Checkpoint, Entry, canonical, put, sync
 
 if TYPE_CHECKING:
-    from discreet.engine.batches import Ratings
     from discreet.models.private import PrivateModel
-    from discreet.privacy import Plan
 
 FORMAT = "discreet-unfinished-1"
 HEAD, LEDGER = "fit.json", "ledger-of-this-fit.db"  # a name that no other ledger has: leftovers are removed

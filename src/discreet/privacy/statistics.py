@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +35,8 @@ from discreet.errors import PrivacyError
 from discreet.parallel import each_block
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
 from discreet.privacy.noise import Gaussian, Grid
-from discreet.typing import Array, Integers
+from discreet.typing import Array, Integers, Self
 from discreet.validation import positive, whole
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MAX_BOUND = 1 << 30  # largest contribution of a user in grid units: sums of 2^32 users then stay below 2^63
 EXACT = 1 << 53  # integers up to here are exact in float64
@@ -274,7 +271,7 @@ class Statistic(ExactSum):
         sensitivity = self.sensitivity(adjacency)
         return sensitivity, noise_for(sensitivity)
 
-    def encoder(self, std: float) -> "Self":
+    def encoder(self, std: float) -> Self:
         """The same on grids that suit noise of this standard deviation."""
         return replace(self, grids=self.grids_for(std))
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from discreet import kernels
 from discreet.engine import Blocks, LocalBlocks
-from discreet.engine.batches import PART, kept, uniform, user_batches
+from discreet.engine.batches import PART, Ratings, kept, uniform, user_batches
 from discreet.errors import DataError
 from discreet.models.als.published_contributions import (
     Sample,
@@ -41,7 +41,6 @@ from discreet.typing import Array
 from discreet.validation import positive, whole
 
 if TYPE_CHECKING:
-    from discreet.engine.batches import Ratings
     from discreet.models.als.published import PublishedDPALS
 
 COUNTS, RECOUNTS = "item counts of a uniform sample", "item counts of the final sample"

@@ -10,21 +10,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from discreet.engine import Blocks
-from discreet.engine.batches import user_batches
+from discreet.engine.batches import Ratings, user_batches
 from discreet.models.centering import Centering, Prepared
-from discreet.models.fold_in import Penalty, Ridge
+from discreet.models.fold_in import Description, Penalty, Ridge
 from discreet.models.frank_wolfe.estimate import Basis, Step
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-
-if TYPE_CHECKING:
-    from discreet.engine.batches import Ratings
-    from discreet.models.fold_in import Description
 
 
 @dataclass(frozen=True)

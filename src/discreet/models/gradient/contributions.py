@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -18,14 +17,10 @@ from scipy.sparse import csr_array
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, on_items, parts
 from discreet.models.centering import Centering, Prepared
-from discreet.models.fold_in import Penalty, Ridge
+from discreet.models.fold_in import Description, Penalty, Ridge
 from discreet.models.gradient.estimate import Step, nothing
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-
-if TYPE_CHECKING:
-    from discreet.models.fold_in import Description
-
 
 EXTRA_ITEMS = 2  # more than a user has rated, in the size of their steps
 VECTOR_PENALTY = 2.0  # of a user's regression in stochastic gradient descent

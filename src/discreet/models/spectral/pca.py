@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -28,11 +28,8 @@ from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import Adjacency, AdjacencyName, Guarantee, account, require_adjacency
 from discreet.privacy.statement import Statement
 from discreet.privacy.statistics import UserBatch
-from discreet.typing import Array
+from discreet.typing import Array, Self
 from discreet.validation import Count, Positive, Probability, whole
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Method = Literal["dense", "oja", "block"]
 
