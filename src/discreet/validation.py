@@ -2,12 +2,14 @@
 
 import math
 import operator
+from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from functools import partial
-from typing import Annotated, Any, TypeAlias
+from functools import cache, partial
+from inspect import signature
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
-from discreet.errors import DiscreetError, PrivacyError
+from discreet.errors import DataError, DiscreetError, PrivacyError
 
 
 def positive(name: str, value: Any, *, zero: bool = False, error: type[PrivacyError] = PrivacyError) -> float:
@@ -48,12 +50,41 @@ def whole(
     )
 
 
-# Types of parameters, which say what values are allowed. `discreet.models.base.check_parameters` checks these.
+# Types of parameters, which say what values are allowed: see `check_fields`.
 Positive: TypeAlias = Annotated[float, positive]
 NotNegative: TypeAlias = Annotated[float, partial(positive, zero=True)]
 Probability: TypeAlias = Annotated[float, probability]
 Count: TypeAlias = Annotated[int, partial(whole, least=1)]
 Seed: TypeAlias = Annotated[int, partial(whole, least=0)]
+
+
+def check_fields(owner: Any) -> None:
+    """Raise unless an object's parameters are what their types say.
+
+    These are `Positive`, `Count`, and so on; one of a `Literal`; None if that is allowed.
+    """
+    for name, (kinds, checks) in _declared(owner.__class__).items():
+        value = getattr(owner, name)
+        if value is None and type(None) in kinds:
+            continue
+        for check in checks:
+            check(name, value)
+        known = [one for kind in kinds if get_origin(kind) is Literal for one in get_args(kind)]
+        known += [True, False] if bool in kinds else []
+        if known and value not in known:
+            words = ", ".join(map(repr, [*known, *([None] if type(None) in kinds else [])]))
+            raise DataError(f"{name}: one of {words} is needed, not {value!r}")
+
+
+@cache
+def _declared(cls: type) -> dict[str, tuple[tuple[Any, ...], list[Callable[[str, Any], Any]]]]:
+    """The types that each parameter may have, and checks that come with them."""
+    hints, found = get_type_hints(cls, include_extras=True), {}
+    for name in signature(cls).parameters.keys() & hints.keys():
+        hint = hints[name]
+        kinds = get_args(hint) if type(None) in get_args(hint) else (hint,)
+        found[name] = kinds, [check for kind in kinds for check in getattr(kind, "__metadata__", ())]
+    return found
 
 
 def decimal(value: float) -> Fraction:

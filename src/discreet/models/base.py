@@ -7,13 +7,13 @@ about a user is computed from their own history on every call, and then dropped:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from inspect import get_annotations, signature
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from discreet.recommend.histories import OnUnknown, Reader
 from discreet.recommend.results import AnnIndex, BatchRecommendations, Explanation, Recommendations, export_vectors
 from discreet.recommend.serving import Scorer, Variance
 from discreet.typing import Array, Self
+from discreet.validation import check_fields
 
 if TYPE_CHECKING:
     from discreet.privacy.ledger import Ledger
@@ -575,30 +576,9 @@ def no_guarantee(model: Model, ratings: Interactions) -> Statement:
 
 
 def check_parameters(model: Any) -> None:
-    """Raise unless parameters are what their types say: `Positive`, `Count`, one of a `Literal`, None if allowed."""
+    """Raise unless parameters are what their types say (`validation.check_fields`)."""
     n_threads(getattr(model, "n_jobs", None))
-    for name, (kinds, checks) in _declared(model.__class__).items():
-        value = getattr(model, name)
-        if value is None and type(None) in kinds:
-            continue
-        for check in checks:
-            check(name, value)
-        known = [one for kind in kinds if get_origin(kind) is Literal for one in get_args(kind)]
-        known += [True, False] if bool in kinds else []
-        if known and value not in known:
-            words = ", ".join(map(repr, [*known, *([None] if type(None) in kinds else [])]))
-            raise DataError(f"{name}: one of {words} is needed, not {value!r}")
-
-
-@cache
-def _declared(cls: type) -> dict[str, tuple[tuple[Any, ...], list[Callable[[str, Any], Any]]]]:
-    """The types that each parameter may have, and checks that come with them."""
-    hints, found = get_type_hints(cls, include_extras=True), {}
-    for name in signature(cls).parameters.keys() & hints.keys():
-        hint = hints[name]
-        kinds = get_args(hint) if type(None) in get_args(hint) else (hint,)
-        found[name] = kinds, [check for kind in kinds for check in getattr(kind, "__metadata__", ())]
-    return found
+    check_fields(model)
 
 
 def require_ratings(name: str, ratings: Interactions) -> tuple[float, float]:

@@ -8,7 +8,8 @@ Proofs, for the "flip" adjacency only: docs/proofs/one-bit.md.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_args
+from functools import partial
+from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from discreet.privacy.guarantee import Adjacency, Cost, require_adjacency
 from discreet.privacy.noise import Gaussian, Grid, GridArray, L2Laplace, Laplace, Noise, RandomizedResponse
 from discreet.privacy.statistics import fine_grid
 from discreet.typing import Array
-from discreet.validation import positive, whole
+from discreet.validation import Count, NotNegative, Positive, check_fields, whole
 
 UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
 UP_MATRIX = 1 + 2.0**-20  # for the rounding of floats, in a solver and here
@@ -29,6 +30,9 @@ class EntryStatistic(ABC):
 
     noises: ClassVar[tuple[type, ...]]  # those with a proof
     secret: ClassVar[bool] = False  # whether what is drawn must never leave the memory of the process
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def sensitivity(self, adjacency: str, noise: Noise) -> float:
         """How far a neighbor's statistic can be, in the norm of the noise; raises where there is no proof."""
@@ -51,10 +55,7 @@ class Bits(EntryStatistic):
     """The bits themselves, for randomized response."""
 
     noises = (RandomizedResponse,)
-    entries: int  # how many of them may differ
-
-    def __post_init__(self) -> None:
-        whole("entries", self.entries, 1)
+    entries: Count  # how many of them may differ
 
     def moved(self, noise: Noise) -> float:
         return self.entries
@@ -74,13 +75,9 @@ class TwoValued(EntryStatistic):
     noises = (Laplace, Gaussian)
     one: Array | float  # for bits that are 1; a number for all entries, or one for each
     zero: Array | float  # for bits that are 0
-    change: float
-    entries: int  # how many bits may differ
+    change: Positive
+    entries: Count  # how many bits may differ
     finest: int = 0  # the exponent of a grid for both numbers; a finer one is used if the noise is small
-
-    def __post_init__(self) -> None:
-        positive("change", self.change)
-        whole("entries", self.entries, 1)
 
     def moved(self, noise: Laplace | Gaussian) -> float:
         """`change` for each entry, added up in the norm of the noise."""
@@ -108,16 +105,10 @@ class LinearPerturbation(EntryStatistic):
 
     noises = (Laplace,)
     secret = True
-    size: int  # how many entries there are
-    change: float
-    entries: int  # how many bits may differ
-    extra: float = 0.0  # the largest |log| of the ratio of second derivatives
-
-    def __post_init__(self) -> None:
-        whole("size", self.size, 0)
-        positive("change", self.change)
-        whole("entries", self.entries, 1)
-        positive("extra", self.extra, zero=True)
+    size: Annotated[int, partial(whole, least=0)]  # how many entries there are
+    change: Positive
+    entries: Count  # how many bits may differ
+    extra: NotNegative = 0.0  # the largest |log| of the ratio of second derivatives
 
     def moved(self, noise: Laplace) -> float:
         """The sensitivity of the derivatives, and `extra` in units of the noise."""
@@ -151,18 +142,15 @@ class AsPrinted(EntryStatistic):
 class Minimizer:
     """The approximate minimizer of a strongly convex function of a matrix that depends on bits."""
 
-    ridge: float  # the modulus of strong convexity
-    alpha: float  # the largest entry of the matrix
-    change: float  # how far a flip moves a derivative
-    bend: float  # the least second derivative of an entry's loss
-    entries: int  # how many bits may differ
-    slack: float = 0.01  # what the solver may add to the distance of two minimizers, as a fraction of it
+    ridge: Positive  # the modulus of strong convexity
+    alpha: Positive  # the largest entry of the matrix
+    change: Positive  # how far a flip moves a derivative
+    bend: NotNegative  # the least second derivative of an entry's loss
+    entries: Count  # how many bits may differ
+    slack: Positive = 0.01  # what the solver may add to the distance of two minimizers, as a fraction of it
 
     def __post_init__(self) -> None:
-        for name in ("ridge", "alpha", "change", "slack"):
-            positive(name, getattr(self, name))
-        positive("bend", self.bend, zero=True)
-        whole("entries", self.entries, 1)
+        check_fields(self)
 
     @property
     def exact_distance(self) -> float:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal, get_args
 
 from discreet.errors import PrivacyError
-from discreet.validation import decimal, positive, probability, round_up, whole
+from discreet.validation import Positive, Probability, check_fields, decimal, positive, probability, round_up, whole
 
 UNIT = 1 << 100  # mu^2 is counted in units of 2^-100, rounded up
 MAX_EPSILON = 200.0  # of a budget: a larger one protects nothing
@@ -144,12 +144,11 @@ class SampledGaussian:
     """A mu-Gaussian release over a Poisson sample of the users (add-remove adjacency only)."""
 
     kind: ClassVar[str] = "sampled-gaussian"
-    mu: float
-    probability: float
+    mu: Positive
+    probability: Probability
 
     def __post_init__(self) -> None:
-        positive("mu", self.mu)
-        probability("probability", self.probability)
+        check_fields(self)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ can tell from the set that this person was there (Gopi et al. 2020). docs/proofs
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from discreet.privacy.guarantee import Cost, ThresholdEvent, sensitivity_factor
 from discreet.privacy.noise import Gaussian, Grid, GridArray, NoiseSource
 from discreet.privacy.statistics import Statistic, UserBatch, countable, fine_grid
 from discreet.typing import Array, Integers
-from discreet.validation import probability, whole
+from discreet.validation import Count, probability, whole
 
 MOST = 256  # of a user's items that count: the threshold grows with it, slowly
 MOST_POSSIBLE = 1 << 16
@@ -90,12 +91,8 @@ class SetUnion(Statistic):
     count at all (items that are public already need not). Weights are positive, so sqrt 2 is enough for replace.
     """
 
-    size: int  # how many different items there are: private, and not published by a release with a threshold
-    most: int = MOST
-
-    def __post_init__(self) -> None:
-        whole("size", self.size, 1)
-        whole("most", self.most, 1, MOST_POSSIBLE)
+    size: Count  # how many different items there are: private, and not published by a release with a threshold
+    most: Annotated[int, partial(whole, least=1, most=MOST_POSSIBLE)] = MOST
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -36,7 +36,7 @@ from discreet.parallel import each_block
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
 from discreet.privacy.noise import Gaussian, Grid
 from discreet.typing import Array, Integers, Self
-from discreet.validation import positive, whole
+from discreet.validation import Count, Positive, check_fields, positive, whole
 
 MAX_BOUND = 1 << 30  # largest contribution of a user in grid units: sums of 2^32 users then stay below 2^63
 EXACT = 1 << 53  # integers up to here are exact in float64
@@ -262,6 +262,9 @@ class Statistic(ExactSum):
 
     grids: tuple[Grid, ...] = field(default=(), kw_only=True)  # contributions are products of factors on these grids
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @abstractmethod
     def sensitivity(self, adjacency: str) -> float:
         """How far one person can move the sum, in the L2 norm; raises for an adjacency without a proof."""
@@ -348,13 +351,9 @@ class VectorSum(Statistic):
     set to zero. Two nonnegative numbers are no further apart than the larger of them.
     """
 
-    size: int
-    norm: float
+    size: Count
+    norm: Positive
     nonnegative: bool = False
-
-    def __post_init__(self) -> None:
-        whole("size", self.size, 1)
-        positive("norm", self.norm)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -401,14 +400,10 @@ class GramSum(Statistic):
     """
 
     symmetric: ClassVar[bool] = True
-    size: int
-    norm_squared: float
+    size: Count
+    norm_squared: Positive
     zero_diagonal: bool = False
     few: bool = False
-
-    def __post_init__(self) -> None:
-        whole("size", self.size, 1)
-        positive("norm_squared", self.norm_squared)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -504,12 +499,12 @@ class OuterSum(Statistic):
     """
 
     size: tuple[int, int]
-    norm: float
+    norm: Positive
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, size in zip(("items", "columns"), self.size, strict=True):
             whole(name, size, 1)
-        positive("norm", self.norm)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -551,10 +546,10 @@ class ProductSum(Statistic):
     """
 
     vectors: Array  # (items, r)
-    norm_squared: float
+    norm_squared: Positive
 
     def __post_init__(self) -> None:
-        positive("norm_squared", self.norm_squared)
+        super().__post_init__()
         if self.vectors.size > MOST_NUMBERS:
             raise PrivacyError(f"vectors: their products are proved for at most {MOST_NUMBERS:,} numbers in all")
         gram = self.vectors.T @ self.vectors
@@ -644,19 +639,13 @@ class NormalEquations(Statistic):
     """
 
     symmetric: ClassVar[bool] = True
-    n_items: int
-    rank: int  # the length of u
-    k: int
-    user_norm: float
-    target_bound: float
-    ratio: float  # how much more noise the Gram matrix gets than the right-hand side, each in units of its own bound
+    n_items: Count
+    rank: Count  # the length of u
+    k: Count
+    user_norm: Positive
+    target_bound: Positive
+    ratio: Positive  # how much more noise the Gram matrix gets than the right-hand side, each in units of its own bound
     weighted: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("n_items", "rank", "k"):
-            whole(name, getattr(self, name), 1)
-        for name in ("user_norm", "target_bound", "ratio"):
-            positive(name, getattr(self, name))
 
     @property
     def shape(self) -> tuple[int, ...]:
