@@ -133,18 +133,18 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             chosen = choice_of(X.catalogue, delta=self.delta, unit="user", adjacency=self.adjacency)
         require_sound_arithmetic()
         checked = clone(self)
-        table = checked._table(X, reset=True)
-        plan = self.plan(table.n_columns)
+        rows = checked._rows(X, reset=True)
+        plan = self.plan(rows.shape[1])
         given = ledger
         if ledger is None:
             ledger = Ledger(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, notion="dp")
         ledger.expect(unit="user", adjacency=self.adjacency)
         with ledger.reserve(plan) as reservation:
-            vectors, values = self._release(Releaser(reservation, self.adjacency, self.n_jobs), table)
+            vectors, values = self._release(Releaser(reservation, self.adjacency, self.n_jobs), rows)
         events = reservation.events
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         guarantee = guarantee if chosen is None else chosen.guarantee + guarantee
-        public = {"columns": f"{table.n_columns:,}", "row norm": f"{self.row_norm:g}, given"}
+        public = {"columns": f"{rows.shape[1]:,}", "row norm": f"{self.row_norm:g}, given"}
         totals = None if given is None else ledger.totals()
         title = "DPPCA: private principal components"
         if hasattr(self, "feature_names_in_"):
@@ -157,12 +157,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.explained_variance_ = np.maximum(values, 0)
         return self
 
-    def _release(self, releaser: Releaser, table: Table) -> tuple[Array, Array]:
+    def _release(self, releaser: Releaser, rows: csr_array) -> tuple[Array, Array]:
         """Eigenvectors (n, r) and eigenvalues, from releases alone."""
-        n, r, bound = table.n_columns, self.n_components, float(self.row_norm) ** 2
-        users: LocalBlocks[UserBatch] = LocalBlocks(
-            partial(table.blocks, max(DENSE_CELLS // n, 1) if self.method == "dense" else None)
-        )
+        n, r, bound = rows.shape[1], self.n_components, float(self.row_norm) ** 2
+        most = max(DENSE_CELLS // n, 1) if self.method == "dense" else None
+        users: LocalBlocks[UserBatch] = LocalBlocks(partial(_blocks, rows, most))
         products = Products(releaser, users, attrgetter("values"), n, bound)
         if self.method == "dense":
             moment = products.moment(SECOND_MOMENT).values
@@ -178,7 +177,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             found.append(direction.value)
         return known, np.array(found)
 
-    def _table(self, X: Any, *, reset: bool = False) -> Table:
+    def _rows(self, X: Any, *, reset: bool = False) -> csr_array:
         """The rows of X, whose columns are remembered (`reset`) or compared with those that were learned from."""
         if not isinstance(X, Interactions):
             # Whether there are any rows, and any numbers that are not finite, is private: neither is an error.
@@ -187,11 +186,16 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 X = validate_data(self, X, dtype=np.float64, reset=reset, **allowed)
             except (TypeError, ValueError) as error:
                 raise DataError(f"X: {_without_cells(str(error))}") from None
-        elif reset:
+            rows = csr_array(X)
+            if issparse(X) and not rows.has_canonical_format:
+                rows = rows.copy()
+                rows.sum_duplicates()
+            return rows
+        if reset:
             self.n_features_in_ = X.n_items
-        elif X.n_items != self.n_features_in_:
+        if X.n_items != self.n_features_in_:
             raise DataError(f"X: {self.n_features_in_} items are needed, not {X.n_items}")
-        return Table.of(X)
+        return csr_array((X.values, X.indices, X.indptr), shape=(X.n_users, X.n_items))
 
     def _fitted(self) -> Array:
         if not hasattr(self, "components_"):
@@ -216,9 +220,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def transform(self, X: Any) -> Array:
         """Each row's coordinates along the components."""
         components = self._fitted()
-        table = self._table(X)
-        shape = len(table.indptr) - 1, table.n_columns
-        return np.asarray(csr_array((table.values, table.indices, table.indptr), shape=shape) @ components.T)
+        return np.asarray(self._rows(X) @ components.T)
 
     def inverse_transform(self, coordinates: Any) -> Array:
         """Rows from their coordinates."""
@@ -241,34 +243,10 @@ def _block_iteration(products: Products, n_steps: int, rank: int) -> tuple[Array
     return vectors, values
 
 
-@dataclass(frozen=True)
-class Table:
-    """A matrix as sparse rows, one for each user."""
-
-    indptr: Array
-    indices: Array
-    values: Array
-    n_columns: int
-
-    @classmethod
-    def of(cls, X: Any) -> Table:
-        """The rows of a matrix of numbers, a SciPy sparse matrix or Interactions."""
-        if isinstance(X, Interactions):
-            return cls(X.indptr, X.indices, X.values, X.n_items)
-        if issparse(X):
-            rows = csr_array(X)
-            if not rows.has_canonical_format:
-                rows = rows.copy()
-                rows.sum_duplicates()
-            return cls(rows.indptr.astype(np.int64), rows.indices, rows.data, rows.shape[1])
-        n_rows, n = X.shape
-        columns = np.broadcast_to(np.arange(n), (n_rows, n)).ravel()
-        return cls(np.arange(n_rows + 1) * n, columns, X.ravel(), n)
-
-    def blocks(self, most_users: int | None = None) -> Iterator[UserBatch]:
-        """Some rows at a time. Numbers that are not finite count as zero."""
-        for part in parts(self, self.values, most_users=most_users):
-            yield replace(part, values=_finite(part.values.astype(np.float64)))
+def _blocks(rows: csr_array, most_users: int | None) -> Iterator[UserBatch]:
+    """Some rows at a time. Numbers that are not finite count as zero."""
+    for part in parts(rows, rows.data, most_users=most_users):
+        yield replace(part, values=_finite(part.values.astype(np.float64)))
 
 
 def _without_cells(message: str) -> str:
