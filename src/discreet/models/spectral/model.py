@@ -53,47 +53,36 @@ def popularity_share(mu: float) -> float:
 class DPSVD(PrivateModel):
     """Private recommender for implicit feedback and for ratings, with user-level joint differential privacy.
 
-    It finds directions of taste, the leading eigenvectors of a noisy second-moment matrix of users' histories. A user's
-    own history is then regressed on them, on their side: no noise is added to it, and it never leaves.
+    It finds directions of taste, the leading eigenvectors of a noisy second moment of users' histories. A user's own
+    history is then regressed on them, on their side: no noise is added to it, and it never leaves. All formulas and the
+    proof: docs/proofs/dpsvd.md.
 
-    **Implicit feedback.** The taste that all users share is removed first. Let x_i be the set of items of user i. Three
-    statistics are released, each of which one user can change by at most 1 in the L2 norm (add-remove), or sqrt(2), for
-    the last one 2 (replace):
+    **Implicit feedback.** Three statistics are released, each of which one user can change by at most 1 in the L2 norm
+    (add-remove), or sqrt(2), for the last one 2 (replace):
 
-    - item popularity, 15% of mu^2 at epsilon 1, 8% at 10 (delta 1e-5): sum over users of 1 / sqrt(|x_i|) on their
-      items, a vector of norm 1;
-    - second moment of histories, 60% of the rest: sum over users of r_i r_i^T, r_i of norm at most 1, with symmetric
-      noise. On the N most popular items J, w_i has popularity_j^-0.3 for the user's items, scaled to length 1; p is the
-      direction of common taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4)). Where J
-      has less than a third of what is chosen, r_i is w_i, and p is removed from the sum;
-    - power step, 40%: there, the sum over users of w_i u_i^T, w_i now on many
-      more items, and u_i the direction of their history on J, projected on the directions that were found. It tells
-      where all these items stand. So it is where histories are short and J has less than half of what is chosen.
-      Elsewhere, the second moment again, for a better mean.
+    - item popularity, in which each user is a vector of norm 1: 15% of mu^2 at epsilon 1, 8% at 10 (delta 1e-5);
+    - second moment of histories, 60% of the rest: on the most popular items J, as many as the noise allows to tell
+      apart, and without the taste that all users share;
+    - power step, 40%: where histories are short and J has less than half of what is chosen, it tells where many more
+      items stand. Elsewhere, the second moment again, for a better mean.
 
-    Where the first release shows that J has hardly more clearly popular items than a list has places, there is no taste
-    to be found: the others release popularity again, and lists are as good as those of `DPPopularity`. Where popularity
-    is not sure yet, the last one does.
-
-    J has as many items as the noise allows to tell apart (at most `max_items`). Eigenvectors q_k are kept if their
-    eigenvalues stand out of the noise, and shrunk by what noise did to them. With variances d_k, a user's vector is
-    the z that minimizes
+    Eigenvectors q_k are kept if their eigenvalues stand out of the noise, and shrunk by what noise did to them. With
+    variances d_k, and p the direction of common taste, a user's vector is the z that minimizes
 
         |h - (h.p) p - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2
 
-    where h is w_i of the history that is given when recommending, and the score of an item is its prediction. Items
-    outside J, or those of the power step, are known by their popularity alone, and compete by that, unless `explore`
-    asks for more of them.
+    where h is the history that is given when recommending, and the score of an item is its prediction. All other items
+    compete by their popularity alone. Where hardly more items are clearly popular than a list has places, there is no
+    taste to be found: popularity is released again, and lists are as good as those of `DPPopularity`.
 
-    **Ratings as graded likes**, with objective="lists". The same releases after two small ones, of users' means and
-    variances (docs/proofs/own-mean.md), at the same cost in all. A user's weights, also in `popularity`, are multiplied
-    by what their ratings say of the items, max(1 + .5 (y_j - a) / s, 0): a is their own shrunken mean, and s how far
-    users' ratings spread about it. `predict` gives scores, not ratings.
+    **Ratings as graded likes**, with objective="lists". The same after two small releases, of users' means and
+    variances (docs/proofs/own-mean.md), at the same cost in all. An item counts more for a user the higher it is above
+    their own mean. `predict` gives scores, not ratings.
 
-    **Ratings**, to predict them. Popularity, one second moment, and the two small releases. r_i is the row of the
-    user's ratings less their own mean, shrunk by what these say, 0 for unrated items, scaled down to a length of at
-    most L = `row_norm`, so that the second moment has the bounds L^2 and sqrt(2) L^2. With variances d_k, now of
-    ratings, relative to that of a single one, a user's a and z minimize
+    **Ratings**, to predict them. Popularity, one second moment, and the two small releases. Rows are the user's ratings
+    less their own shrunken mean, 0 for unrated items, scaled down to a length of at most L = `row_norm`, so that the
+    second moment has the bounds L^2 and sqrt(2) L^2. With variances d_k, now of ratings, relative to that of a single
+    one, a user's a and z minimize
 
         sum over their items of (y_j - mean - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + shrinkage a^2.
 
