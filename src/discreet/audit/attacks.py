@@ -31,6 +31,7 @@ from discreet.typing import Array
 
 MEMBERSHIP, RECONSTRUCTION = "membership", "reconstruction"
 DELTA = 1e-6
+USERS = 300  # members and others
 EPSILONS = (0.1, 1.0, 10.0, 100.0)
 
 
@@ -71,19 +72,15 @@ def _pairs(table: Interactions) -> list[tuple[Any, Any]]:
     return list(zip(frame["user"].to_pylist(), frame["item"].to_pylist(), strict=True))
 
 
-def membership(
-    *, epsilons: Sequence[float] = EPSILONS, n_users: int = 300, source: NoiseSource | None = None, seed: int = 0
-) -> list[Success]:
+def membership(*, epsilons: Sequence[float] = EPSILONS, source: NoiseSource | None = None) -> list[Success]:
     """Who was in the training data? Half of the users were; the attacker has everyone's ratings.
 
     Args:
         epsilons: Of the private models.
-        n_users: Members and others.
         source: Of reproducible noise, for tests.
-        seed: Of the data and of the members.
     """
-    data = movielens_like(n_users, 120, 25 * n_users, random_state=seed)
-    members = np.random.default_rng(seed).permutation(n_users) < n_users // 2
+    data = movielens_like(USERS, 120, 25 * USERS, random_state=0)
+    members = np.random.default_rng(0).permutation(USERS) < USERS // 2
     train = data.of_users(np.flatnonzero(members))
     owners = data.user_numbers()
     counts = np.bincount(owners)
@@ -93,12 +90,12 @@ def membership(
         squares = (fit(train).predict(data, _pairs(data)) - data.values) ** 2
         errors = np.bincount(owners, squares) / counts / np.maximum(spread, 1e-9)
         area = float(np.mean(errors[members][:, None] < errors[~members]))
-        found.append(Success(MEMBERSHIP, name, epsilon, area, 0.5, n_users))
+        found.append(Success(MEMBERSHIP, name, epsilon, area, 0.5, USERS))
     return found
 
 
 def reconstruction(
-    *, epsilons: Sequence[float] = EPSILONS, victims: int = 40, source: NoiseSource | None = None, seed: int = 0
+    *, epsilons: Sequence[float] = EPSILONS, victims: int = 40, source: NoiseSource | None = None
 ) -> list[Success]:
     """Which item did a person add between two releases? The attacker knows what they had before.
 
@@ -106,10 +103,9 @@ def reconstruction(
         epsilons: Of the private models.
         victims: How many people add an item, one after another.
         source: Of reproducible noise, for tests.
-        seed: Of the data, the people and the items they add.
     """
-    before = movielens_like(150, 60, 2000, random_state=seed).to_implicit()
-    rng = np.random.default_rng(seed)
+    before = movielens_like(150, 60, 2000, random_state=0).to_implicit()
+    rng = np.random.default_rng(0)
     people = rng.choice(before.n_users, victims, replace=False).tolist()
     hidden = [int(rng.choice(np.setdiff1d(np.arange(before.n_items), _row(before, user)))) for user in people]
     chance = float(np.mean([1 / (before.n_items - len(_row(before, user))) for user in people]))

@@ -203,13 +203,13 @@ def _als() -> list[Subject]:
     ]
 
 
-def _disagreeing(n: int, shared: int, taste: float = 0.0) -> tuple[dict[int, float], dict[int, float]]:
-    """Two people who disagree about some items; each has half of the others, rated as average or by one taste."""
+def _disagreeing(n: int, shared: int) -> tuple[dict[int, float], dict[int, float]]:
+    """Two people who disagree about some items; each has half of the others, rated as average."""
     half = (n - shared) // 2
     rest = range(shared, shared + half), range(shared + half, shared + 2 * half)
     agreed = {item: 5.0 * (item % 2) for item in range(shared)}
     opposed = {item: 5.0 - rating for item, rating in agreed.items()}
-    one, other = ({item: 2.5 + taste * (-1) ** item for item in items} for items in rest)
+    one, other = (dict.fromkeys(items, 2.5) for items in rest)
     return {**agreed, **one}, {**opposed, **other}
 
 

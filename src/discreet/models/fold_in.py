@@ -203,11 +203,9 @@ class Targets(Protocol):
 
     def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
         """The targets of the last regression, after those before it."""
-        ...
 
     def describe(self, rank: int) -> dict[str, Any]:
         """The "loss", and the "rounds": (k, factor) for a regression on the first k columns times the factor."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,28 +362,22 @@ class Steps(Protocol):
     @property
     def centering(self) -> Centering:
         """How a user prepares their ratings."""
-        ...
 
     @property
     def most_users(self) -> int | None:
         """How many users to replay at a time; None: the default."""
-        ...
 
     def coefficients(self, row: Prepared) -> Array:
         """Some users' coefficients (users, rank) after all steps."""
-        ...
 
     def contributions(self, part: UserBatch, aim: Array) -> Array:
         """What each rating of one user adds to the offset and to coefficients . aim."""
-        ...
 
     def describe(self) -> Description:
         """The steps' part of a fold-in's description."""
-        ...
 
     def with_tables(self, tables: dict[str, Array]) -> Steps:
         """The same with other tables, of which one is `columns`."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

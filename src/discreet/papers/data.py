@@ -84,20 +84,20 @@ def most_rated_items(ratings: Interactions, n_items: int) -> Array:
     return np.sort(np.argsort(-counts, kind="stable")[:n_items])
 
 
-def most_rated(data: Labeled, n_items: int = 400) -> Labeled:
-    """The items with the most ratings, and the users who rated one of them."""
-    top = data.ratings.of_items(most_rated_items(data.ratings, n_items))
+def most_rated(data: Labeled) -> Labeled:
+    """The 400 items with the most ratings, and the users who rated one of them."""
+    top = data.ratings.of_items(most_rated_items(data.ratings, 400))
     return Labeled(top.of_users(np.flatnonzero(np.diff(top.indptr))), f"{data.label}, {top.n_items} most rated items")
 
 
-def at_most(ratings: Interactions, count: int, seed: int = 0) -> Interactions:
+def at_most(ratings: Interactions, count: int) -> Interactions:
     """At most `count` ratings per user, picked at random."""
-    return ratings.where(ratings.ranks(np.random.default_rng(seed).random(len(ratings))) < count)
+    return ratings.where(ratings.ranks(np.random.default_rng(0).random(len(ratings))) < count)
 
 
-def divided(data: Labeled, valid: float, test: float, seed: int = 1234) -> Division:
+def divided(data: Labeled, valid: float, test: float) -> Division:
     """A random split; test users are folded in from their training and validation ratings."""
-    parts = splits.holdout(data.ratings, valid=valid, test=test, random_state=seed)
+    parts = splits.holdout(data.ratings, valid=valid, test=test, random_state=1234)
     whole, tested = (
         part.user_numbers().astype(np.int64) * part.n_items + part.indices for part in (data.ratings, parts.test)
     )

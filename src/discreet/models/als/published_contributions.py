@@ -64,12 +64,12 @@ def lowest(batch: UserBatch, k: int, counts: Array) -> NDArray[np.bool_]:
     return ranks(batch.indptr, batch.indices, counts[batch.indices]) < k
 
 
-def weights(batch: UserBatch, k: int, counts: Array, exponent: float = 0.25) -> Array:
-    """Adaptive weights (2023): count^-exponent, scaled so that the squares of each user's weights add up to k.
+def weights(batch: UserBatch, k: int, counts: Array) -> Array:
+    """Adaptive weights (2023): count^-1/4, scaled so that the squares of each user's weights add up to k.
 
     There is no sampling: heavy users keep all their items, with small weights.
     """
-    raw = (np.maximum(counts, 1.0) ** -exponent)[batch.indices]  # powers of public numbers, the same for all users
+    raw = (np.maximum(counts, 1.0) ** -0.25)[batch.indices]  # powers of public numbers, the same for all users
     sums = batch.row_sums(raw**2).astype(np.float64)  # row sums of no entries are integers
     scale = np.sqrt(np.divide(float(k), sums, out=np.zeros_like(sums), where=sums > 0))
     scaled: Array = raw * scale[batch.owners]
