@@ -186,8 +186,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 X = validate_data(self, X, dtype=np.float64, reset=reset, **allowed)
             except (TypeError, ValueError) as error:
                 raise DataError(f"X: {_without_cells(str(error))}") from None
+            if not issparse(X):  # a zero is a number like others
+                columns = np.broadcast_to(np.arange(X.shape[1]), X.shape).ravel()
+                return csr_array((X.ravel(), columns, np.arange(len(X) + 1) * X.shape[1]), shape=X.shape)
             rows = csr_array(X)
-            if issparse(X) and not rows.has_canonical_format:
+            if not rows.has_canonical_format:
                 rows = rows.copy()
                 rows.sum_duplicates()
             return rows
