@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from operator import attrgetter
 from typing import Protocol
 
@@ -30,6 +29,7 @@ from discreet.engine.batches import (
     on_items,
 )
 from discreet.models.eigen import frequent_items, places
+from discreet.models.liked import Liked, mean
 from discreet.models.taste import (
     COVERED,
     LIST,
@@ -128,6 +128,7 @@ class Choices:
     moment: Noisy  # the second moment that it is from
     items: Array  # the numbers of that one's items
     features: Array  # public, of all items
+    liked: Liked | None = None  # what the popularity is from, where it is known apart from ratings
 
     @property
     def item_factors(self) -> Array:
@@ -170,6 +171,7 @@ def learn_choices(
     labels: Sequence[str] = (SECOND_MOMENT,),
     features: Array | None = None,
     pool: Pool | None = None,
+    liked: Liked | None = None,
 ) -> Choices:
     """Choose items by their popularity, and release how they are chosen together.
 
@@ -188,16 +190,17 @@ def learn_choices(
         labels: Of the releases: one, or two if there may be a power step.
         features: Public numbers that describe all items, (items, any number), for items that few users have.
         pool: Pools the second moment with earlier ones.
+        liked: What is known of popularity, where it is known apart from ratings.
     """
     described = np.zeros((len(popularity.values), 0)) if features is None else features
     precisions = [releaser.noise(label, GramSum(1, 1.0)).std ** -2 for label in labels]
     std = sum(precisions) ** -0.5
     chosen = Chosen.by(popularity, std if pool is None else pool.std(std), most_items)
     if pool is None and not chosen.tells(popularity, most_items):
-        popularity = _again(releaser, users, popularity, labels)
+        popularity, liked = _again(releaser, users, popularity, labels, liked)
         chosen = Chosen.of(popularity, frequent_items(popularity, math.inf)).expecting(popularity, described)
         nothing = Noisy(np.zeros((0, 0)), std)
-        return Choices(popularity, chosen, Spectrum.nothing(chosen), nothing, np.zeros(0, np.int64), described)
+        return Choices(popularity, chosen, Spectrum.nothing(chosen), nothing, np.zeros(0, np.int64), described, liked)
     n = len(chosen.items)
     sparse = not chosen.dense and n > MOST_DENSE
     statistic = GramSum(n, 1.0, few=sparse)
@@ -212,10 +215,10 @@ def learn_choices(
     if len(labels) > 1:
         moment = moments[0] if pool is None else pool(moments[0], chosen.items)
         if pool is None and not surely_popular(popularity, 2 * LIST):
-            popularity = _again(releaser, users, popularity, labels[1:])
+            popularity, liked = _again(releaser, users, popularity, labels[1:], liked)
             chosen = Chosen.of(popularity, chosen.items)
             expected, spectrum = chosen.expecting(popularity, described), Spectrum.of(moment, chosen)
-            return Choices(popularity, expected, spectrum, moment, chosen.items, described)
+            return Choices(popularity, expected, spectrum, moment, chosen.items, described, liked)
         length = (chosen.total / max(float(np.trace(moment.values)), 1.0)) ** 2
         if chosen.covered < (SHORT_COVERED if length < SHORT_HISTORY else COVERED):
             directions = Directions.of(moment, chosen)
@@ -223,65 +226,71 @@ def learn_choices(
                 wide, step = _power_step(releaser, users, popularity, (chosen, directions), labels[1])
                 spectrum = after_power_step(step, directions, chosen, wide, described)
                 expected = wide.expecting(popularity, described)
-                return Choices(popularity, expected, spectrum, moment, chosen.items, described)
+                return Choices(popularity, expected, spectrum, moment, chosen.items, described, liked)
         moments += releases
-    mean = sum(a * moment.values for a, moment in zip(precisions, moments, strict=True)) * std**2
-    moment = Noisy(mean, std) if pool is None else pool(Noisy(mean, std), chosen.items)
+    moment = mean([Noisy(one.values, a**-0.5) for a, one in zip(precisions, moments, strict=False)])
+    moment = moment if pool is None else pool(moment, chosen.items)
     spectrum = Spectrum.of(moment, chosen)
-    return Choices(popularity, chosen.expecting(popularity, described), spectrum, moment, chosen.items, described)
+    expected = chosen.expecting(popularity, described)
+    return Choices(popularity, expected, spectrum, moment, chosen.items, described, liked)
 
 
 def with_popularity(
     choices: Choices,
     releaser: Releaser,
     users: Callable[[int | None], Blocks[UserBatch]],
-    grades: Array,
     lines: Sequence[Sequence[str]],
 ) -> tuple[Choices, int]:
-    """Where no taste was found, further lines of the plan release popularity, until a list of it is sure.
+    """Where no taste was found, further lines of the plan release popularity, until lists are as good as they can be.
 
-    Lists gain more from it then than anything else could gain from so few people. Users' own weights are left out of
-    it: with few people they say less about an item than they add noise. Returns the choices, and how many groups of
-    lines it took.
+    That is as good as the whole budget would make them, if it were spent on counting: how much items are liked, which
+    counts do not say, makes up for a part of it. Returns the choices, and how many groups of lines it took.
 
     Args:
         choices: What is known so far.
         releaser: Its plan has the labels.
         users: As for `learn_choices`.
-        grades: What weights of items are like, on average, relative to those of items that all count the same.
         lines: Groups of labels, in the order in which they are taken.
     """
-    popularity, n = choices.popularity, 0
-    if choices.spectrum.vectors.shape[1] or surely_popular(popularity, LIST):
+    liked, n = choices.liked, 0
+    if choices.spectrum.vectors.shape[1] or liked is None:
         return choices, n
-    statistic, size = VectorSum(len(grades), 1.0, nonnegative=True), float(grades.mean())
-    labels = [label for group in lines for label in group]
-    releases = releaser.release_repeatedly(labels, statistic, users(None), equal_weights, what=POPULARITY)
-    while n < len(lines) and not surely_popular(popularity, LIST):
-        found = [Noisy(one.values * grades, one.std * size) for one in islice(releases, len(lines[n]))]
-        popularity = _mean([popularity, *found])
+    plan, statistic = releaser.reservation.plan, VectorSum(len(liked.offset), 1.0, nonnegative=True)
+    of_all = releaser.noise(POPULARITY, statistic).std * (plan[POPULARITY].cost.mu or 0.0) / (plan.cost.mu or 1.0)
+    while n < len(lines) and liked.trails(of_all):
+        liked = _more(releaser, users, liked, lines[n])
         n += 1
+    popularity = liked.popularity if n else choices.popularity
     chosen = Chosen.of(popularity, choices.chosen.items).expecting(popularity, choices.features)
-    return replace(choices, popularity=popularity, chosen=chosen), n
+    return replace(choices, popularity=popularity, chosen=chosen, liked=liked), n
 
 
 def _again(
-    releaser: Releaser, users: Callable[[int | None], Blocks[UserBatch]], known: Noisy, labels: Sequence[str]
-) -> Noisy:
-    """Popularity, released again under these labels: its mean, by precision.
-
-    What is known before, where other releases have made that surer, is believed no more than one release of it.
-    """
+    releaser: Releaser,
+    users: Callable[[int | None], Blocks[UserBatch]],
+    known: Noisy,
+    labels: Sequence[str],
+    liked: Liked | None,
+) -> tuple[Noisy, Liked | None]:
+    """Popularity, released again under these labels: its mean, by precision."""
+    if liked is not None:
+        liked = _more(releaser, users, liked, labels)
+        return liked.popularity, liked
     statistic = VectorSum(len(known.values), 1.0, nonnegative=True)
-    known = Noisy(known.values, max(known.std, releaser.noise(POPULARITY, statistic).std))
     found = releaser.release_repeatedly(labels, statistic, users(None), own_weights, what=POPULARITY)
-    return _mean([known, *found])
+    return mean([known, *found]), None
 
 
-def _mean(releases: Sequence[Noisy]) -> Noisy:
-    """By precision."""
-    std = sum(one.std**-2 for one in releases) ** -0.5
-    return Noisy(sum(one.values / one.std**2 for one in releases) * std**2, std)
+def _more(
+    releaser: Releaser, users: Callable[[int | None], Blocks[UserBatch]], liked: Liked, labels: Sequence[str]
+) -> Liked:
+    """Popularity, released again under these labels: graded or not, by what says more."""
+    statistic = VectorSum(len(liked.offset), 1.0, nonnegative=True)
+    std = sum(releaser.noise(label, statistic).std ** -2 for label in labels) ** -0.5
+    graded = liked.gains_from_grades(std)
+    weights = own_weights if graded else equal_weights
+    found = list(releaser.release_repeatedly(labels, statistic, users(None), weights, what=POPULARITY))
+    return liked.with_graded(found) if graded else liked.with_counts(found)
 
 
 def _power_step(

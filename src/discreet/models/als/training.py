@@ -45,6 +45,7 @@ from discreet.models.als.estimate import (
 )
 from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, StepInformation, standing_of
 from discreet.models.als.moments import (
+    CHANGE,
     MAGNITUDES,
     Directions,
     ItemFrequencies,
@@ -55,6 +56,7 @@ from discreet.models.als.moments import (
 from discreet.models.choices import LABELS as LISTS
 from discreet.models.choices import Choices, learn_choices, with_popularity
 from discreet.models.grading import SLOPE, Grading
+from discreet.models.liked import Liked
 from discreet.privacy import GramSum, OuterSum, Releaser, VectorSum
 from discreet.privacy.releaser import Noisy
 from discreet.privacy.statistics import UserBatch
@@ -84,6 +86,7 @@ class Training:
     ratings: Ratings
     scale: Scale
     popularity: Noisy = field(init=False)
+    weights: Noisy = field(init=False)
     offset_penalty: float = math.nan
     noise: float = 1.0  # variance of ratings about their prediction, in the unit; at most
     known: Knowledge | None = None
@@ -117,7 +120,7 @@ class Training:
         bias = self._bias(frequencies, mean)
         self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
         self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
-        choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features).bias, features)
+        choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features), features)
         if self.settings.looks_for_directions and not self.settings.residual:
             columns, between = self._directions(frequencies, choices)
             features = np.column_stack([features, columns])
@@ -228,7 +231,8 @@ class Training:
 
     def _weights(self, a: Array) -> Noisy:
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
-        return self.releaser.release(WEIGHTS, statistic, self._unscaled(), partial(own_weights, a=a))
+        self.weights = self.releaser.release(WEIGHTS, statistic, self._unscaled(), partial(own_weights, a=a))
+        return self.weights
 
     def _start(self) -> tuple[float, ItemFrequencies]:
         """The mean rating, and how often items occur. From here on, ratings spread by about 1 unit."""
@@ -257,7 +261,7 @@ class Training:
         rows = users(dense_users(m)).map(partial(on_items, entries, place))
         return self.releaser.release(SECOND_MOMENT, statistic, rows, attrgetter("values")), frequent
 
-    def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array, features: Array) -> Choices | None:
+    def _choices(self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior, features: Array) -> Choices | None:
         """What users choose together, and rate highly: for lists."""
         m = self.ratings.n_items
         self.lists = {"list_factors_": np.zeros((m, 0), np.float32), "list_weights_": np.zeros(m)}
@@ -265,7 +269,7 @@ class Training:
             return None
         grading = Grading(mean, self.offset_penalty, 1.0)
         # The sum over users of their graded weights, of length 1, is about popularity times the mean grade.
-        grades = np.maximum(1 + SLOPE * bias, 0) / math.hypot(1, SLOPE)
+        grades = np.maximum(1 + SLOPE * items.bias, 0) / math.hypot(1, SLOPE)
         known = frequencies.sums / frequencies.a
         # Noise may turn it negative, where hardly anything was rated: then it is as large as noise would hide.
         square = float(known @ known)
@@ -275,20 +279,21 @@ class Training:
         def users(most: int | None) -> Blocks[UserBatch]:
             return self._users(most).map(grading.apply)
 
-        popularity = Noisy(scale * known * grades, std)
+        liked = Liked(self._counts(frequencies), items.bias, items.variance[:, 0], frequencies.squares)
         choices = learn_choices(
             self.releaser,
             users,
-            popularity,
+            Noisy(scale * known * grades, std),
             MOST_CHOSEN,
             labels=LISTS,
             features=features,
             pool=self._known_moment(frequencies),
+            liked=liked,
         )
         # Without directions there is nothing to extend.
         lines = [(EXTENSION,)] * (EXTENSION in self.settings.shares) + [(GRAM, STEP)] * self.n_steps
         lines += [(SECOND_MOMENT,)] * (SECOND_MOMENT in self.settings.shares)
-        choices, n = with_popularity(choices, self.releaser, users, grades, lines)
+        choices, n = with_popularity(choices, self.releaser, users, lines)
         self.n_steps -= lines[:n].count((GRAM, STEP))
         self.has_residuals = (SECOND_MOMENT,) not in lines[:n]
         self.lists = {"list_factors_": choices.item_factors, "list_weights_": choices.chosen.weights}
@@ -298,6 +303,16 @@ class Training:
         )
         self._keep_standing(np.zeros((len(some), 0)), np.zeros((m, 1)))
         return choices
+
+    def _counts(self, frequencies: ItemFrequencies) -> Noisy:
+        """Popularity, from both releases that show it: without bias, so that further ones can be pooled with it."""
+        a, typical = frequencies.a, frequencies.sums / frequencies.a
+        # A user's weights have length 1: they are a over about the root mean square of it.
+        scale = math.sqrt(float(typical @ a**2 / typical.sum()))
+        variance = (scale * self.weights.std / a) ** 2 + (CHANGE * scale * typical) ** 2
+        precision = self.popularity.std**-2 + 1 / variance
+        values = self.popularity.values / self.popularity.std**2 + scale * self.weights.values / a / variance
+        return Noisy(values / precision, math.sqrt(float(np.mean(1 / precision))))
 
     def _known_moment(self, frequencies: ItemFrequencies) -> KnownPairs | None:
         if self.known is None or not len(self.known.frequent):
