@@ -99,9 +99,36 @@ def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, A
     Noise raises an eigenvalue t, which is undone here, and turns its vector by an angle with squared cosine
     1 - edge^2 / 4t^2, the share of a direction to believe. Eigenvalues are in falling order.
     """
+    values, vectors = _above(matrix, edge)
+    return _turned(values[:most], vectors[:, :most], edge)
+
+
+def standing_out_of_chance(matrix: Array, edge: float, most: int) -> tuple[Array, Array, Array]:
+    """The same, where the matrix adds up what few users have in common: what that varies by, by chance, is noise, too.
+
+    Its edge is that of what is left beside the directions (`edge_of_rows`). Which ones these are depends on it: the larger
+    ones come first.
+    """
+    values, vectors = _above(matrix, edge)
+    diagonal, squares, chance, k = np.diag(matrix), (matrix**2).sum(axis=1), edge, 0
+    while True:
+        along = vectors[:, :k] ** 2
+        rest = squares - along @ values[:k] ** 2 - (diagonal - along @ values[:k]) ** 2
+        chance = max(edge, edge_of_rows(np.maximum(rest, 0)))
+        found = int(np.count_nonzero(values > clear_of(chance, len(matrix))))
+        if found <= k:
+            return _turned(values[: min(k, most)], vectors[:, : min(k, most)], chance)
+        k = found
+
+
+def _above(matrix: Array, edge: float) -> tuple[Array, Array]:
+    """Eigenvalues that are clear of an edge, in falling order, and their eigenvectors."""
     with single_threaded_blas():
         values, vectors = eigh(matrix, subset_by_value=[clear_of(edge, len(matrix)), np.inf])
-    values, vectors = values[::-1][:most], vectors[:, ::-1][:, :most]
+    return values[::-1], vectors[:, ::-1]
+
+
+def _turned(values: Array, vectors: Array, edge: float) -> tuple[Array, Array, Array]:
     true = without_noise(values, edge)
     return true, 1 - (edge / (2 * true)) ** 2, vectors
 
@@ -125,13 +152,17 @@ def rating_directions(matrix: Array, edge: float, rank: int | None) -> Array:
 
 
 def own_edge(rest: Array) -> float:
-    """The largest eigenvalue of symmetric independent noise of variances a_i a_j, from the squares of its rows.
+    """The largest eigenvalue of symmetric independent noise of variances a_i a_j, from the squares of its rows."""
+    return edge_of_rows((rest**2).sum(axis=1))
+
+
+def edge_of_rows(squares: Array) -> float:
+    """The same, from what the squares of each row add up to.
 
     Its resolvent's entries are 1 / (z - a_i c), with c the sum of a_i / (z - a_i c). With u = z / c that is
     z = u sqrt(sum of a_i / (u - a_i)), and the eigenvalues end at the least of it above the largest a_i: at twice the
     root of n where all a_i are 1. Items that many rate, or rate strongly, move it up.
     """
-    squares = (rest**2).sum(axis=1)
     total = float(squares.sum())
     if not total:
         return 0.0
