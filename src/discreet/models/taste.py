@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from discreet.engine.batches import FOLDS
-from discreet.models.eigen import frequent_items, standing_out_of_chance
+from discreet.models.eigen import frequent_items, standing_out, standing_out_of_chance
 from discreet.models.shrinkage import regression, shrunk
 from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
@@ -143,7 +143,9 @@ class Directions:
         image = matrix @ p
         matrix += (p @ image) * np.outer(p, p) - np.outer(p, image) - np.outer(image, p)
         edge = float(noise_edge(release.std, n))
-        values, cosines, vectors = standing_out_of_chance(matrix, edge, MOST_DIRECTIONS)
+        # Of rare pairs a few are far more frequent than others: chance has no edge there.
+        found = standing_out_of_chance if chosen.dense else standing_out
+        values, cosines, vectors = found(matrix, edge, MOST_DIRECTIONS)
         squares = values + left_out * np.maximum(np.diag(release.values) @ vectors**2, 0)
         return cls(vectors, values, cosines, squares, n_users, typical_length)
 
