@@ -228,11 +228,10 @@ def learn_choices(
                 expected = wide.expecting(popularity, described)
                 return Choices(popularity, expected, spectrum, moment, chosen.items, described, liked)
         moments += releases
-    moment = mean([Noisy(one.values, a**-0.5) for a, one in zip(precisions, moments, strict=False)])
+    moment = mean([Noisy(one.values, a**-0.5) for a, one in zip(precisions, moments, strict=True)])
     moment = moment if pool is None else pool(moment, chosen.items)
-    spectrum = Spectrum.of(moment, chosen)
     expected = chosen.expecting(popularity, described)
-    return Choices(popularity, expected, spectrum, moment, chosen.items, described, liked)
+    return Choices(popularity, expected, Spectrum.of(moment, chosen), moment, chosen.items, described, liked)
 
 
 def with_popularity(
@@ -241,10 +240,10 @@ def with_popularity(
     users: Callable[[int | None], Blocks[UserBatch]],
     lines: Sequence[Sequence[str]],
 ) -> tuple[Choices, int]:
-    """Where no taste was found, further lines of the plan release popularity, until lists are as good as they can be.
+    """Where no taste was found, further lines of the plan release popularity, until lists are good enough.
 
-    That is as good as the whole budget would make them, if it were spent on counting: how much items are liked, which
-    counts do not say, makes up for a part of it. Returns the choices, and how many groups of lines it took.
+    That is as good as counts would make them that have the whole budget. How much items are liked, which counts do not
+    say, makes up for a part of it. Returns the choices, and how many groups of lines it took.
 
     Args:
         choices: What is known so far.

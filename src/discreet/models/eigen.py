@@ -106,8 +106,8 @@ def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, A
 def standing_out_of_chance(matrix: Array, edge: float, most: int) -> tuple[Array, Array, Array]:
     """The same, where the matrix adds up what few users have in common: what that varies by, by chance, is noise, too.
 
-    Its edge is that of what is left beside the directions (`edge_of_rows`). Which ones these are depends on it: the larger
-    ones come first.
+    Its edge is that of what is left beside the directions (`edge_of_rows`). Which ones these are depends on it: the
+    larger ones come first.
     """
     values, vectors = _above(matrix, edge)
     diagonal, squares, chance, k = np.diag(matrix), (matrix**2).sum(axis=1), edge, 0

@@ -71,8 +71,8 @@ class DPALS(PrivateModel):
     With objective="both", the model also learns what people choose and like, from the releases that `DPSVD` makes of
     ratings as graded likes, which share the budget; `recommend` then ranks by that, `similar_items` and `explain` are
     about it, and only `predict` gives ratings. Where no taste can be told from noise, popularity is released again in
-    place of item steps, until it is sure which items are popular. With objective="ratings", `recommend` ranks by
-    predicted rating.
+    place of item steps, until lists are expected to be as good as those of `DPPopularity`. With objective="ratings",
+    `recommend` ranks by predicted rating.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
     proof. How the budget is divided follows from epsilon, delta, the size of the catalog and `n_users_hint` alone;

@@ -261,34 +261,30 @@ class Training:
         rows = users(dense_users(m)).map(partial(on_items, entries, place))
         return self.releaser.release(SECOND_MOMENT, statistic, rows, attrgetter("values")), frequent
 
-    def _choices(self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior, features: Array) -> Choices | None:
+    def _choices(
+        self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior, features: Array
+    ) -> Choices | None:
         """What users choose together, and rate highly: for lists."""
         m = self.ratings.n_items
         self.lists = {"list_factors_": np.zeros((m, 0), np.float32), "list_weights_": np.zeros(m)}
         if not self.settings.lists:
             return None
-        grading = Grading(mean, self.offset_penalty, 1.0)
-        # The sum over users of their graded weights, of length 1, is about popularity times the mean grade.
+        grading, known = Grading(mean, self.offset_penalty, 1.0), self._popularity_of(frequencies)
         grades = np.maximum(1 + SLOPE * items.bias, 0) / math.hypot(1, SLOPE)
-        known = frequencies.sums / frequencies.a
-        # Noise may turn it negative, where hardly anything was rated: then it is as large as noise would hide.
-        square = float(known @ known)
-        scale = max(float(self.popularity.values @ known) / square, self.popularity.std / math.sqrt(square))
-        std = scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2)))
+        counts = self._counts(frequencies) if self.known is None else known
 
         def users(most: int | None) -> Blocks[UserBatch]:
             return self._users(most).map(grading.apply)
 
-        liked = Liked(self._counts(frequencies), items.bias, items.variance[:, 0], frequencies.squares)
         choices = learn_choices(
             self.releaser,
             users,
-            Noisy(scale * known * grades, std),
+            Noisy(known.values * grades, known.std),
             MOST_CHOSEN,
             labels=LISTS,
             features=features,
             pool=self._known_moment(frequencies),
-            liked=liked,
+            liked=Liked(counts, items.bias, items.variance[:, 0], frequencies.squares),
         )
         # Without directions there is nothing to extend.
         lines = [(EXTENSION,)] * (EXTENSION in self.settings.shares) + [(GRAM, STEP)] * self.n_steps
@@ -304,8 +300,16 @@ class Training:
         self._keep_standing(np.zeros((len(some), 0)), np.zeros((m, 1)))
         return choices
 
+    def _popularity_of(self, frequencies: ItemFrequencies) -> Noisy:
+        """Popularity, as the frequencies have it."""
+        known = frequencies.sums / frequencies.a
+        # Noise may turn it negative, where hardly anything was rated: then it is as large as noise would hide.
+        square = float(known @ known)
+        scale = max(float(self.popularity.values @ known) / square, self.popularity.std / math.sqrt(square))
+        return Noisy(scale * known, scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2))))
+
     def _counts(self, frequencies: ItemFrequencies) -> Noisy:
-        """Popularity, from both releases that show it: without bias, so that further ones can be pooled with it."""
+        """The same without bias, so that further releases can be pooled with it."""
         a, typical = frequencies.a, frequencies.sums / frequencies.a
         # A user's weights have length 1: they are a over about the root mean square of it.
         scale = math.sqrt(float(typical @ a**2 / typical.sum()))
