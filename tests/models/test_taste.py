@@ -37,3 +37,18 @@ def test_the_spectrum_is_that_of_the_signal() -> None:
     assert np.isclose(found.n_users, users, rtol=0.02)
     assert np.isclose(found.variances[0] * found.n_users, strong, rtol=0.2)
     assert np.abs(found.vectors.T @ chosen.common).max() < 1e-9
+
+
+def test_what_histories_have_in_common_by_chance_is_no_taste() -> None:
+    """Directions stand out of what few users' histories vary by, however little noise there is."""
+    rng, users, n, std = np.random.default_rng(0), 300, 60, 1e-3
+    chosen = Chosen.by(Noisy(np.full(n, 100.0), 1.0), 0.01, 4000)
+    chosen = Chosen(chosen.items, chosen.weights, chosen.common, chosen.popularity, users * 4.0)  # short histories
+    kinds = rng.integers(2, size=users)[:, None] == rng.integers(2, size=n)
+    for liking, least, most in ((0.0, 0, 1), (0.4, 1, 3)):
+        rows = (rng.random((users, n)) < 0.3 + liking * (kinds - 0.5)).astype(float)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        rows -= np.outer(rows @ chosen.common, chosen.common)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        found = Spectrum.of(Noisy(rows.T @ rows, std), chosen)
+        assert least <= found.vectors.shape[1] <= most
