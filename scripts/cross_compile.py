@@ -33,10 +33,10 @@ VECTOR = {
     "v3": r"\bvfmadd.*%ymm",
     "v4": r"\bvfmadd.*%zmm",
 }
-EXPORTED = ("ridge", "item_step", "systems", "eliminate", "multiply", "equations", "top_n", "panel")
+EXPORTED = ("ridge", "item_step", "add_gram", "systems", "equations", "top_n", "panel")
 EXACT = (
-    *("truncate_rows", "rising_rows", "below", "scatter_gram", "scatter_outer", "dense_rows", "sum_rows"),
-    *("unit_rows", "spread_rows", "other_folds", "instruction_set"),
+    *("truncate_rows", "rising_rows", "add_up", "sum_rows", "placed_rows", "contributions"),
+    *("weights", "moments", "standing", "instruction_set"),
 )
 
 

@@ -11,7 +11,10 @@ import pytest
 
 import discreet
 from discreet import kernels
+from discreet.engine.batches import FOLDS, standing, weights
 from discreet.kernels import Panels, Table
+from discreet.models.als.contributions import item_step, moments
+from discreet.privacy.statistics import UserBatch
 from tests.kernels import reference
 
 sys.path.append(str(Path(__file__).parents[2]))
@@ -19,6 +22,7 @@ from hatch_build import FLAGS
 
 SETS = [name for name in ("v0", "v2", "v3", "v4") if name <= kernels.instruction_set()][-3:]
 KINDS = [np.float32, np.float64]
+PLAIN = (0.0, 1.0, np.inf)  # the scale of values as they are
 CLOSE = {np.float32: 3e-3, np.float64: 1e-8}
 
 
@@ -142,24 +146,12 @@ def test_singular_systems_get_the_solution_of_least_norm(instruction_set: str, k
 def test_an_item_step_is_the_reference(instruction_set: str, k: int, count: float, clip: float, kind: Any) -> None:
     """The formulas of its docstring, from the regressions of the reference."""
     indptr, indices, values = rows()
-    rng, folds, lift = np.random.default_rng(6), 4, 10.0
+    rng, folds, lift = np.random.default_rng(6), FOLDS, 10.0
     X, prior, base, a = (rng.standard_normal(shape) for shape in ((200, k), (200, k), 200, 200))
     a, penalty = np.abs(a) + 0.1, 0.5 + rng.random(k)
-    x, directions, gram_rows = kernels.item_step(
-        indptr,
-        indices,
-        values,
-        Table.of(X, kind),
-        prior=Table.of(prior, kind),
-        prior_count=count,
-        penalty=penalty,
-        base=base,
-        folds=folds,
-        a=a,
-        bias_weight=0.6,
-        clip=clip,
-        lift=lift,
-    )
+    tables = Table.of(X, kind), Table.of(prior, kind), base, penalty, a
+    numbers = {"prior_count": count, "bias_weight": 0.6, "clip": clip, "lift": lift}
+    gram_rows, (x, directions) = item_step(PLAIN, tables, **numbers)(UserBatch(indptr, indices, values))
     close = {"rtol": CLOSE[kind], "atol": 10 * CLOSE[kind]}
     for i, (first, last) in enumerate(itertools.pairwise(indptr)):
         at, fold = indices[first:last], np.arange(last - first) % folds
@@ -181,30 +173,36 @@ def test_parts_of_what_users_contribute_are_the_reference() -> None:
     rng = np.random.default_rng(9)
     values[rng.random(len(values)) < 0.3] = 0
     values[: indptr[5]] = 0
-    loadings, numbers, a = rng.standard_normal((200, 3)), rng.random((len(indptr) - 1, 4)), rng.random(200)
-    units, equal = kernels.unit_rows(indptr, indices, values), kernels.unit_rows(indptr, indices)
-    weighted = kernels.unit_rows(indptr, indices, values, by_item=a, by_fold=numbers.ravel())
-    lengths, directions = kernels.other_folds(indptr, indices, values, loadings, folds=4)
-    about = kernels.deviations(values, indptr, 2.0, 0.3)
+    loadings, a, chosen = rng.standard_normal((200, 3)), rng.random(200), rng.random(200) * (np.arange(200) < 90)
+    batch = UserBatch(indptr, indices, values)
+    equal, weighted, rated = weights()(batch), weights(a)(batch), weights(a, rated=True)(batch)
+    about = weights(a, scale=(0.25, 0.5, 1.5), penalty=2.0, mean=0.3)(batch)
+    x, directions = standing(loadings, chosen, a, rated=True)(batch)
+    by_length, _ = standing(loadings, chosen, a, by_length=True)(batch)
     place = np.where(rng.random(200) < 0.4, rng.permutation(200), -1)
     ends, items, entries = kernels.placed_rows(indptr, indices, values, place)
     at = place[indices]
     assert np.array_equal(ends, np.concatenate([[0], np.cumsum(at >= 0)])[indptr])
     assert np.array_equal(items, at[at >= 0])
     assert np.array_equal(entries, values[at >= 0])
-    scaled = kernels.scaled(values, 0.25, 0.5, 1.5)
-    assert np.array_equal(scaled, np.clip((values - 0.25) / 0.5, -1.5, 1.5))
+    scaled = np.clip((values - 0.25) / 0.5, -1.5, 1.5)
     for i, (first, last) in enumerate(itertools.pairwise(indptr)):
-        own = values[first:last]
-        at, fold = indices[first:last], np.arange(last - first) % 4
-        np.testing.assert_allclose(units[first:last], reference.unit_row(own), rtol=1e-12)
+        own, t = values[first:last], scaled[first:last]
+        at, fold = indices[first:last], np.arange(last - first) % FOLDS
         np.testing.assert_allclose(equal[first:last], reference.unit_row(np.ones(len(own))), rtol=1e-12)
-        np.testing.assert_allclose(weighted[first:last], reference.unit_row(own * a[at] * numbers[i, fold]), rtol=1e-9)
-        expected = reference.other_folds_row(loadings[at], own, 4)
-        standing = lengths[4 * i : 4 * i + 4, None] * directions[4 * i : 4 * i + 4]
-        np.testing.assert_allclose(standing, expected, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(lengths[4 * i : 4 * i + 4], np.linalg.norm(expected, axis=1), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(about[first:last], own - (own.sum() + 0.6) / (len(own) + 2), atol=1e-12)
+        np.testing.assert_allclose(weighted[first:last], reference.unit_row(a[at]), rtol=1e-12)
+        np.testing.assert_allclose(rated[first:last], reference.unit_row(a[at] * own), rtol=1e-12)
+        off = t - (t.sum() + 0.6) / (len(own) + 2)
+        np.testing.assert_allclose(about[first:last], reference.unit_row(a[at]) * off, atol=1e-12)
+        own_folds = slice(FOLDS * i, FOLDS * (i + 1))
+        expected = reference.other_folds_row(loadings[at], reference.unit_row(chosen[at] * own), FOLDS)
+        lengths = np.linalg.norm(expected, axis=1)
+        np.testing.assert_allclose(lengths[:, None] * directions[own_folds], expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(x[first:last], rated[first:last], rtol=1e-12)
+        expected = reference.other_folds_row(loadings[at], reference.unit_row(chosen[at]), FOLDS)
+        lengths = np.linalg.norm(expected, axis=1)
+        expected = reference.unit_row(reference.unit_row(a[at]) * lengths[fold])
+        np.testing.assert_allclose(by_length[first:last], expected, rtol=1e-9)
 
 
 def positive(rng: Any, *shape: int) -> Any:
@@ -278,28 +276,17 @@ def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:
         with pytest.raises(ValueError, match="start: an offset and a vector for each row"):
             start = np.zeros(rows, kind), Table.empty(rows, 2, kind)
             kernels.ridge(np.array([0, 2]), np.array([0, 1]), np.ones(2), table, np.ones(1), steps=1, start=start)
-    for total in (np.zeros(3), np.zeros((3, 2), np.int64)[:, 0]):
-        with pytest.raises(ValueError, match="total: a contiguous array of int64"):
-            kernels.add_rows(total, np.array([0]), np.array([0, 1]), (np.ones(1), (1.0, 1.0, 1)))
     for indptr, indices in (([0, 2], [0, 3]), ([0, 3], [0, 1]), ([0, 2, 1], [0, 1])):
         with pytest.raises(ValueError, match="every entry must have a value and a vector"):
-            kernels.other_folds(np.array(indptr), np.array(indices), np.ones(2), np.ones((3, 1)), folds=4)
-        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
-            kernels.unit_rows(np.array(indptr), np.array(indices), by_item=np.ones(3))
+            weights(np.ones(3))(UserBatch(np.array(indptr), np.array(indices, np.uint8), np.ones(2)))
         with pytest.raises(ValueError, match="every entry must have a value and a vector"):
             kernels.placed_rows(np.array(indptr), np.array(indices), np.ones(2), np.arange(3))
         with pytest.raises(ValueError, match="every entry must have a value and a vector"):
             targets, total = np.ones(2), np.zeros((1, 3, 3), np.int64)
             kernels.normal_equations(total, np.array(indptr), np.array(indices), np.ones((3, 2)), targets)
-        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
-            kernels.add_rows(np.zeros(3, np.int64), np.array(indices), np.array(indptr), (np.ones(2), (1.0, 1.0, 1)))
-        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
-            kernels.scatter_gram(np.array(indices), np.ones(2), np.array(indptr), np.zeros((3, 3), np.int64))
-        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
-            kernels.dense(np.array(indices, np.uint8), np.ones(2), np.array(indptr), 3)
     for items in (np.array([0, 1 << 32]), np.array([0.0, np.nan]), np.array([0, 1 << 32], np.uint64)):
         with pytest.raises(ValueError, match="every entry must have a value and a vector"):
-            kernels.unit_rows(np.array([0, 2]), items)
+            weights()(UserBatch(np.array([0, 2]), items, np.ones(2)))
     for name, given in (("base", np.ones(2)), ("prior", Table.of(np.ones((2, 2))))):
         with pytest.raises(ValueError, match=f"{name}: 3 numbers or vectors are needed, not 2"):
             kernels.ridge(np.array([0, 2]), np.array([0, 1]), np.ones(2), table, np.ones(1), **{name: given})
@@ -321,9 +308,10 @@ def test_nothing_fails_because_of_the_data(instruction_set: str, kind: Any) -> N
     for size in (1e8, 1e18):
         table = Table.of(np.full((9, 3), size), kind)
         zeros = Table.empty(9, 3, kind)
-        step = {"prior_count": 0.0, "penalty": np.ones(3), "base": np.zeros(9), "folds": 4, "a": np.ones(9)}
-        step |= {"bias_weight": 0.5, "clip": 0.3, "lift": 10.0}
-        found = kernels.item_step(indptr, indices, values, table, prior=zeros, **step)
+        numbers = {"prior_count": 0.0, "bias_weight": 0.5, "clip": 0.3, "lift": 10.0}
+        step = item_step(PLAIN, (table, zeros, np.zeros(9), np.ones(3), np.ones(9)), **numbers)
+        grams, found = step(UserBatch(indptr, indices, values))
+        assert np.isfinite(grams).all()
         assert all(np.isfinite(each).all() for each in found)
 
 
@@ -380,7 +368,7 @@ def test_solve(instruction_set: str, kind: Any) -> None:
 
 def everything(kind: Any, indptr: Any, indices: Any, values: Any, n_jobs: int = 1) -> list[Any]:
     """All that is computed of some rows, one array for each kind of result, by row or by entry."""
-    rng = np.random.default_rng(8)
+    rng, batch = np.random.default_rng(8), UserBatch(indptr, indices, values)
     results: list[Any] = []
     for k in (3, 20, 70):
         X, prior, base = (rng.standard_normal(shape).astype(kind) for shape in ((200, k), (200, k), 200))
@@ -404,14 +392,13 @@ def everything(kind: Any, indptr: Any, indices: Any, values: Any, n_jobs: int = 
                 n_jobs=n_jobs,
             )
             results += [*places]
-        step = {"prior": towards, "prior_count": 1.5, "penalty": np.ones(k), "base": base, "folds": 4}
-        step |= {"a": 0.1 + np.arange(200) % 7, "bias_weight": 0.5, "clip": 0.3, "lift": 10.0}
-        x, directions, gram_rows = kernels.item_step(indptr, indices, values, table, **step)
+        numbers = {"prior_count": 1.5, "bias_weight": 0.5, "clip": 0.3, "lift": 10.0}
+        items = table, towards, base, np.ones(k), 0.1 + np.arange(200) % 7
+        gram_rows, (x, directions) = item_step((0.1, 0.7, 2.0), items, **numbers)(batch)
         results += [x, directions.reshape(len(indptr) - 1, -1), gram_rows]
-    lengths, directions = kernels.other_folds(indptr, indices, values, rng.standard_normal((200, 3)), folds=4)
-    results += [each.reshape(len(indptr) - 1, -1) for each in (lengths, directions)]
-    units = kernels.unit_rows(indptr, indices, values, by_item=np.arange(200) % 7, by_fold=lengths)
-    results += [units, kernels.deviations(values, indptr, 1.5, 0.2), kernels.row_sums(values, indptr)]
+    x, directions = standing(rng.standard_normal((200, 3)), np.arange(200) % 7, np.ones(200), rated=True)(batch)
+    results += [x, directions.reshape(len(indptr) - 1, -1), moments(PLAIN, 2.0)(batch)]
+    results += [weights(penalty=1.5, mean=0.2)(batch), kernels.row_sums(values, indptr)]
     return results
 
 

@@ -89,14 +89,6 @@ def add_squares(total: Integers, rows: Array, bound: Bound) -> None:
     total += np.triu(x.T @ x)
 
 
-def dense(items: Array, units: Integers, indptr: Integers, size: int) -> Array:
-    """Rows of float64 with the integers of each row at its items, added up where an item is twice."""
-    counts = np.diff(indptr)
-    rows = np.zeros((len(counts), size))
-    np.add.at(rows, (np.repeat(np.arange(len(counts)), counts), items), units)
-    return rows
-
-
 def normal_equations(
     total: Integers, indptr: Integers, users: Array, vectors: Array, targets: Array, *, weights: Array | None = None
 ) -> None:

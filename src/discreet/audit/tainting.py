@@ -62,11 +62,7 @@ OF_RELEASES = {"discreet.models.als.published_training:noisy_svd_start"}
 BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # not reported themselves; their callers are
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
-KERNELS = (
-    *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "placed_rows", "other_folds"),
-    *("scaled", "deviations", "truncate", "rising"),
-    *("add_rows", "add_squares", "scatter_gram", "dense", "row_sums", "top_n"),
-)
+KERNELS = (*("ridge", "normal_equations", "solve", "placed_rows", "truncate", "rising", "add_up", "row_sums", "top_n"),)
 SPARSE_KINDS = (coo_array, csc_array, csr_array)
 # Methods of sparse matrices whose result is private if the matrix or an argument is
 SPARSE = (
@@ -197,6 +193,18 @@ def _compiled(real: Function, *args: Any, **kwargs: Any) -> Any:
     return _private(real(*_plain(args), **_plain(kwargs))) if private else real(*args, **kwargs)
 
 
+def _shared(rows: Any, real: Function, *arrays: Any) -> None:
+    """Rows that only compiled functions read."""
+    real(rows, *_plain(arrays))
+
+
+def _of_rows(function: Any, real: Function, batch: Any) -> Any:
+    """What rows contribute, as arrays."""
+    arrays = batch.indptr, batch.indices, batch.values
+    found = real(function, UserBatch(*_plain(arrays)))
+    return _private(found) if _holds(arrays) else found
+
+
 def _declassified(ledger: Ledger, real: Function, statistic: Any, *given: Any, **options: Any) -> Any:
     """The result of a release is public."""
     on_grid = GridArray.of(statistic)
@@ -243,6 +251,8 @@ def watching(allow: set[str]) -> Iterator[Watch]:
         put(np, _convert, *CONVERSIONS)
         put(np, _allocate, *ALLOCATIONS)
         put(kernels, _compiled, *KERNELS)
+        put(kernels.SharedRows, _shared, "__init__")
+        put(kernels.RowFunction, _of_rows, "__call__")
         put(Ledger, _declassified, "_release")
         for kind in SPARSE_KINDS:
             put(kind, _sparse_init, "__init__")

@@ -18,6 +18,7 @@ from discreet.data.interactions import Interactions, ranks
 from discreet.data.spark import SparkInteractions
 from discreet.errors import DataError
 from discreet.hashing import ODD, mixed
+from discreet.kernels import RowFunction
 from discreet.parallel import each_block, n_threads, over_blocks
 from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
@@ -105,6 +106,13 @@ class LocalBlocks(Blocks[Block]):
         return total
 
 
+def shared_users(ratings: Ratings) -> Blocks[Any]:
+    """All users' rows, for what a compiled function computes of a row, and adds up: threads never wait for Python."""
+    if not isinstance(ratings, Interactions):
+        return user_batches(ratings)
+    return LocalBlocks(lambda: kernels.SharedRows(ratings.indptr, ratings.indices, ratings.values).turns)
+
+
 # -- batches of rows
 
 
@@ -177,31 +185,56 @@ def dense_users(n: int) -> int:
     return max(1, min(DENSE_CELLS // n, max(CACHED_CELLS // n, n // 2)))
 
 
-def equal_weights(part: UserBatch) -> Array:
-    """Equal weights for each user's items, with an L2 norm of 1."""
-    return kernels.unit_rows(part.indptr, part.indices)
-
-
-def of_length_one(part: UserBatch, entries: Array) -> Array:
-    """Each user's entries, scaled to an L2 norm of 1; zeros if all of theirs are."""
-    return kernels.unit_rows(part.indptr, part.indices, entries)
-
-
-def by_other_folds(part: UserBatch, entries: Array, loadings: Array) -> tuple[Array, Array]:
-    """Where a user stands by their items of the other folds: an item does not say where it stands itself.
-
-    A user's items are dealt out to folds in turn.
+def weights(
+    a: Array | None = None,
+    *,
+    rated: bool = False,
+    scale: kernels.Scale = (0.0, 1.0, math.inf),
+    penalty: float = -1.0,
+    mean: float = 0.0,
+) -> RowFunction:
+    """What users weigh their items by: numbers a of items, scaled to an L2 norm of 1, unless all of theirs are 0.
 
     Args:
-        part: Some users.
-        entries: The weight of each of their items.
-        loadings: Of all items, (items, k).
-
-    Returns:
-        For each fold the sum of entries times loadings over the user's other folds, as lengths (users times FOLDS) and
-        directions of length 1, (users times FOLDS, k); a vector of zeros has none.
+        a: By default 1.
+        rated: Whether they are multiplied by the user's values.
+        scale: Of values, for deviations.
+        penalty: If it is at least 0, weights are multiplied by deviations of values from the mean of the user's and of
+            this many more.
+        mean: What these are.
     """
-    return kernels.other_folds(part.indptr, part.indices, entries, loadings, folds=FOLDS)
+    given: dict[str, Any] = {**scaled(scale), "a": None if a is None else np.ascontiguousarray(a, np.float64)}
+    given |= {"rated": int(rated), "penalty": float(penalty), "mean": float(mean)}
+    return RowFunction("weights", given, kernels.ANY if a is None else len(a))
+
+
+def scaled(scale: kernels.Scale) -> dict[str, float]:
+    """The fields of a scale."""
+    return dict(zip(("middle", "unit", "reach"), map(float, scale), strict=True))
+
+
+equal_weights = weights()
+
+
+def standing(loadings: Array, chosen: Array, a: Array, *, rated: bool = False, by_length: bool = False) -> RowFunction:
+    """Where users stand by their items of the other folds: an item does not say where it stands itself.
+
+    A user's items are dealt out to folds in turn. A user has directions of length 1, one for each fold: of the sum of
+    weights times loadings over the other folds, or 0. And an x for each item: its weight, times the length of its
+    fold's sum if `by_length`; all of them have length 1 together.
+
+    Args:
+        loadings: Of all items, (items, k).
+        chosen: By item: what users weigh their items by, to say where they stand.
+        a: By item: what they weigh them by in x.
+        rated: Whether weights are multiplied by users' values.
+        by_length: Whether x are multiplied by lengths.
+    """
+    arrays = {"chosen": chosen, "a": a, "loadings": loadings}
+    given: dict[str, Any] = {name: np.ascontiguousarray(array, np.float64) for name, array in arrays.items()}
+    given |= {"rated": int(rated), "by_length": int(by_length), "d": loadings.shape[1], "folds": FOLDS}
+    size = min(len(loadings), len(chosen), len(a))
+    return RowFunction("standing", given, size, None, FOLDS, loadings.shape[1], "vectors", (8 * FOLDS, 0))
 
 
 def on_items(entries: Callable[[UserBatch], Array], place: Array, part: UserBatch) -> UserBatch:

@@ -11,9 +11,9 @@ import ctypes
 import math
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,16 @@ NAME = {"darwin": "kernels.dylib", "win32": "kernels.dll"}.get(sys.platform, "ke
 KINDS: dict[Any, Any] = {np.dtype(np.float32): ("f32", ctypes.c_float), np.dtype(np.float64): ("f64", ctypes.c_double)}
 PAD = 16  # numbers that the rows of a table are a multiple of
 LINE = 64  # bytes of a cache line, and of the widest register
-ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
+ENTRIES = 1 << 13  # of the rows that a thread takes at a time, about: less than a millisecond of work
+GATHERED = 64  # PART in C
 ROWS = 1 << 12  # at most
+CALL_ROWS = 64 * ROWS  # that a call takes at most: TURNS blocks of them
 TOGETHER = 128  # users whose scores share what is in a cache
 INDICES = (np.uint8, np.uint16, np.uint32)  # types of item numbers that the kernels read
 ANY = 1 << 32  # item numbers are below
 OUTSIDE = "indptr, indices: every entry must have a value and a vector"
 Bound = tuple[float, float, int]  # step, limit and largest, as `truncate` takes them
-Bounded = tuple[Array, Bound]
+Scale = tuple[float, float, float]  # middle, unit and reach: values count from the middle, in a unit, up to the reach
 ITEM_BYTES = 1 << 20  # of what is known of the items that a thread takes at a time
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
@@ -60,11 +62,20 @@ def instruction_set() -> str:
 def function(name: str, dtype: Any = None) -> Callable[..., int]:
     """A function of the library: for numbers of a type, by the best instructions; without a type, one that is for all.
 
-    It takes arrays, structs, numbers, and None for no array, and returns a 64-bit integer, if it returns anything.
+    It takes arrays, structs, numbers, and None for no array. It returns a 64-bit integer, if anything.
     """
-    found = getattr(_library(), name if dtype is None else f"{name}_{KINDS[np.dtype(dtype)][0]}_{instruction_set()}")
+    found = _symbol(name, dtype)
     found.restype = ctypes.c_int64
     return lambda *given: found(*map(_argument, given))
+
+
+def _symbol(name: str, dtype: Any) -> Any:
+    return getattr(_library(), name if dtype is None else f"{name}_{KINDS[np.dtype(dtype)][0]}_{instruction_set()}")
+
+
+def _address(name: str, dtype: Any = None) -> int:
+    """Where a function is, for other functions to call it."""
+    return int(ctypes.cast(_symbol(name, dtype), ctypes.c_void_p).value or 0)
 
 
 def _place(array: Any) -> int:
@@ -114,9 +125,7 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
 class Table:
     """One vector for each item, or each user, as the kernels take them: rows padded with zeros, from a cache line on.
 
-    Attributes:
-        padded: (rows, a multiple of 16).
-        k: How many numbers of a row count.
+    Of the rows of `padded`, (rows, a multiple of 16), the first k numbers count.
     """
 
     padded: Array
@@ -134,16 +143,13 @@ class Table:
         table.padded[:, : table.k] = vectors
         return table
 
+    def __reduce__(self) -> Any:
+        return Table.of, (self.values,)  # where it is read again, it begins with a cache line, too
+
     @property
     def values(self) -> Array:
         """The vectors (rows, k)."""
         return np.asarray(self.padded[:, : self.k])
-
-    def square(self, matrix: Array) -> Array:
-        """A matrix (k, k), padded like the rows."""
-        out = aligned(2 * self.padded.shape[1:], self.padded.dtype)
-        out[: self.k, : self.k] = matrix
-        return out
 
 
 def _blocks(indptr: Array) -> Array:
@@ -182,7 +188,8 @@ def _rows(indptr: Array, indices: Array, size: int, *entries: Array | None) -> d
     if indices.dtype not in INDICES and len(indices) and not (indices.min() >= 0 and indices.max() < size):
         raise ValueError(OUTSIDE)
     items = _array(indices, indices.dtype if indices.dtype in INDICES else np.uint32)
-    return {"indptr": ends, "items": items, "bytes": items.itemsize, "n": n, "size": size}
+    rows = {"indptr": ends, "items": items, "bytes": items.itemsize, "n": n, "size": size}
+    return rows | {"given": None, "width": 0}
 
 
 def _call(name: str, *given: Any, dtype: Any = None) -> None:
@@ -254,7 +261,9 @@ def ridge(
     if kinds != {kind} or shapes != ((n,), (n, table.padded.shape[1])):
         raise ValueError("start: an offset and a vector for each row are needed, of the type of the table")
     left = None if residuals is None else np.empty(len(values), kind)
-    square = None if gram is None else table.square(gram)
+    square = None if gram is None else aligned(2 * table.padded.shape[1:], kind)
+    if square is not None:
+        square[:k, :k] = gram
     given: dict[str, Any] = {"base": base, "prior_count": prior_count, "gram": square, "offset_penalty": offset_penalty}
     given |= {"scale": scale, "offsets": offsets, "vectors": vectors.padded, "residuals": left}
     struct, failed = _ridge(indptr, indices, values, table, prior, **given), np.zeros(n, np.uint8)
@@ -285,42 +294,6 @@ def _singular(X: Array, y: Array, center: Array, penalty: Array, offset_penalty:
     known = values > max(values[-1], 0) * len(A) * np.finfo(np.float64).eps * 8
     solution: Array = vectors[:, known] @ ((vectors[:, known].T @ b) / values[known]) + np.append(0, center)
     return solution
-
-
-def item_step(
-    indptr: Array,
-    indices: Array,
-    values: Array,
-    table: Table,
-    *,
-    prior: Table,
-    prior_count: float,
-    penalty: Array,
-    base: Array,
-    folds: int,
-    a: Array,
-    bias_weight: float,
-    clip: float,
-    lift: float,
-) -> tuple[Array, Array, Array]:
-    """What users contribute to an item step of DPALS, in double precision, from regressions that leave out a fold.
-
-    Entry p of a row is in fold p % folds. The vector z of a fold is fitted to the others: it minimizes
-    |t - X z|^2 + (z - c)^T diag(penalty) (z - c), where t is the value minus the item's base, and c the mean of the
-    priors of the items in the other folds and of `prior_count` zeros. The residual t - x . z of an entry is that of its
-    own fold's vector. All penalties are positive.
-
-    With A = (bias_weight, z without its first number) for the vector z of a fold, w_j = a_j scaled to length 1 over the
-    row, and e_j the residual: x_j = w_j e_j |A| for the fold of each entry, scaled to the length `clip`, but by no more
-    than `lift` (clip = 0: not at all); A / |A| (rows * folds, k); and A times the root of that scale times the sum of
-    the fold's weights (rows, folds * k).
-    """
-    kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
-    x, directions, gram_rows = np.empty(len(values)), np.empty((n * folds, k)), np.empty((n, folds * k))
-    struct = _ridge(indptr, indices, values, table, prior, base=base, prior_count=prior_count)
-    numbers = float(bias_weight), float(clip), float(lift)
-    _call("item_step", struct, _array(penalty, kind), folds, _array(a), *numbers, x, directions, gram_rows, dtype=kind)
-    return x, directions, gram_rows
 
 
 def solve(A: Array, b: Array) -> tuple[Array, Array]:
@@ -357,8 +330,7 @@ def item_posteriors(
         error: Of moves, relative to the gaps.
         n_jobs: Threads, in scikit-learn's meaning.
 
-    Returns:
-        Precisions, information, gaps (items, k, k), means and covariances.
+    Returns precisions, information, gaps (items, k, k), means and covariances.
     """
     m, k = before[0].shape
     given = (*before, *factors, *own, *earlier, *(step or (None,) * 5))
@@ -396,10 +368,7 @@ def normal_equations(
 
 @dataclass(frozen=True)
 class Panels:
-    """Items' vectors as `top_n` takes them: (panels, k, items of a panel), with zeros behind the last item.
-
-    An item's score is a sum over its own numbers, in order.
-    """
+    """Items' vectors as `top_n` takes them: (panels, k, items of a panel), with zeros behind the last item."""
 
     packed: Array
     n_items: int
@@ -464,7 +433,7 @@ def top_n(
     return best, scores
 
 
-# -- integers on a grid and their sums: each function has a twin in tests/privacy/twins.py
+# -- integers on a grid: each function has a twin in tests/privacy/twins.py, and so has each sum
 
 
 def _integers(total: Array) -> Array:
@@ -473,14 +442,12 @@ def _integers(total: Array) -> Array:
     return total
 
 
-def _bound(step: float, limit: float, largest: int) -> Struct:
-    return Struct(step=step, limit=limit, largest=largest)
-
-
 def truncate(values: Array, indptr: Array, step: float, limit: float, largest: int) -> Array:
     """Ragged rows of float64 as integers, in units of `step`, of L2 norm at most `limit`; `largest` is its square."""
     out = np.empty(len(values), np.int64)
-    function("truncate_rows")(_array(values), *_ends(indptr, values), _bound(step, limit, largest), out)
+    function("truncate_rows")(
+        _array(values), *_ends(indptr, values), Struct(step=step, limit=limit, largest=largest), out
+    )
     return out
 
 
@@ -494,45 +461,6 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
     return _share("rising_rows", None, Struct(**rows), ends, n_jobs)
 
 
-def add_rows(
-    total: Array,
-    items: Array,
-    indptr: Array,
-    entries: Bounded,
-    vectors: Bounded | None = None,
-    *,
-    least: float = -np.inf,
-) -> None:
-    """Add ragged rows, truncated, to the total of their items. Entries of less than `least` count as that.
-
-    With vectors a, which are truncated too, x a^T is added for each entry x: entry p of a row has vector p modulo how
-    many its row has.
-    """
-    (x, bound), (a, others) = entries, vectors or (None, entries[1])
-    rows, given = _rows(indptr, items, len(total), x), (_array(x), least, _bound(*bound), _array(a))
-    each, k = (0, 1) if a is None else (len(a) // max(rows["n"], 1), total.shape[1])
-    _call("add_rows", Struct(**rows), *given, each, k, _bound(*others), _integers(total))
-
-
-def add_squares(total: Array, rows: Array, bound: Bound) -> None:
-    """Add x x^T, on and above the diagonal: each row has several vectors x, which are truncated together."""
-    given, k = _array(rows), len(total)
-    _call("add_squares", given, len(given), given.shape[1] // k, k, _bound(*bound), _integers(total))
-
-
-def scatter_gram(items: Array, x: Array, indptr: Array, total: Array) -> None:
-    """Add x x^T of each row, on and above the diagonal of a square matrix."""
-    _call("scatter_gram", Struct(**_rows(indptr, items, len(total), x)), _array(x, np.int64), _integers(total))
-
-
-def dense(items: Array, units: Array, indptr: Array, size: int) -> Array:
-    """Rows (rows, size) of float64 with the integers of each row at its items, added up where an item is twice."""
-    rows = _rows(indptr, items, size, units)
-    out = np.zeros((rows["n"], size))
-    _call("dense_rows", Struct(**rows), _array(units, np.int64), out)
-    return out
-
-
 def row_sums(entries: Array, indptr: Array) -> Array:
     """The sum of each row's entries, in their order."""
     out = np.empty(len(indptr) - 1)
@@ -540,33 +468,119 @@ def row_sums(entries: Array, indptr: Array) -> Array:
     return out
 
 
-# -- parts of what users contribute
+# -- what users contribute, and exact sums of it
 
 
-def scaled(values: Array, middle: float, unit: float, reach: float) -> Array:
-    """(values - middle) / unit in double precision, no further from 0 than `reach`."""
-    given, out = np.ascontiguousarray(values), np.empty(len(values))
-    function("scale", given.dtype)(given, len(given), middle, unit, reach, out)
-    return out
+@dataclass(frozen=True, eq=False)
+class RowFunction:
+    """What a row contributes: a compiled function of its items and values, and of public arrays and numbers.
 
+    `add_up` computes it a row at a time, and adds it up at once; a call returns it for all rows, as arrays.
 
-def unit_rows(
-    indptr: Array,
-    indices: Array,
-    entries: Array | None = None,
-    *,
-    by_item: Array | None = None,
-    by_fold: Array | None = None,
-) -> Array:
-    """Rows scaled to a length of 1, unless they are 0: of entries (by default 1), times numbers of items and of folds.
-
-    If each row has f numbers in `by_fold`, entry p of it is in fold p % f.
+    Attributes:
+        name: Of the function in C.
+        given: The fields of the struct that it is given.
+        size: Items are below.
+        dtype: That it is compiled for; None: it is for all.
+        each: How many vectors a row has.
+        k: Of how many numbers.
+        kind: "items": x of entries; "vectors": and vectors; "squares": and as many numbers; "whole": a vector alone.
+        memory: Bytes that it works in, and for each entry of a row.
+        place: Of items in the sum, rising; -1: not in it. By default their own numbers.
     """
-    size, out = ANY if by_item is None else len(by_item), np.empty(len(indices))
-    rows = _rows(indptr, indices, size, entries)
-    folds = 0 if by_fold is None else len(by_fold) // max(rows["n"], 1)
-    _call("unit_rows", Struct(**rows), _array(entries), _array(by_item), _array(by_fold), folds, out)
-    return out
+
+    name: str
+    given: dict[str, Any]
+    size: int = ANY
+    dtype: Any = None
+    each: int = 0
+    k: int = 0
+    kind: str = "items"
+    memory: tuple[int, int] = (0, 0)
+    place: Array | None = None
+
+    def __reduce__(self) -> Any:
+        return RowFunction, tuple(vars(self)[name] for name in self.__dataclass_fields__)  # without pointers
+
+    @cached_property
+    def pointers(self) -> tuple[int, int, Struct]:
+        """Where the function is, and its struct, which must be kept."""
+        if self.place is not None and (np.diff(self.place[self.place >= 0]) <= 0).any():
+            raise ValueError("place: must rise with the item")
+        struct = Struct(**{name: own.padded if isinstance(own, Table) else own for name, own in self.given.items()})
+        return _address(self.name, self.dtype), ctypes.addressof(struct._as_parameter_), struct
+
+    def needs(self, rows: SharedRows) -> int:
+        """Bytes of memory."""
+        return self.memory[0] + self.memory[1] * rows.longest
+
+    def __call__(self, batch: Any) -> Any:
+        """What the rows of a batch contribute: x; or a vector; or x and vectors; or numbers, and both."""
+        n, rows = len(batch.indptr) - 1, SharedRows(batch.indptr, batch.indices, batch.values)
+        x, (vectors, numbers) = np.empty(len(batch.indices)), np.empty((2, n * self.each, self.k))
+        function, given, _ = self.pointers
+        work = ctypes.c_void_p(function), ctypes.c_void_p(given), self.needs(rows), self.each * self.k
+        _call("contributions", rows.below(self.size), *work, x, vectors, numbers)
+        found = {"items": x, "whole": vectors, "vectors": (x, vectors)}
+        return found.get(self.kind, (numbers.reshape(n, -1), (x, vectors)))
+
+
+class SharedRows:
+    """Rows that are added up on any number of threads: calls of `add_up` take blocks of them until none is left."""
+
+    def __init__(self, indptr: Array, indices: Array, values: Array) -> None:
+        values = np.ascontiguousarray(values, values.dtype if values.dtype in KINDS else np.float64)
+        self._rows = _rows(indptr, indices, ANY, values) | {"given": values, "width": values.itemsize}
+        self.longest = int(np.diff(self._rows["indptr"]).max(initial=1))
+        self.ends, self.taken = _array(_blocks(self._rows["indptr"]), np.int64), np.zeros(1, np.int64)
+
+    def below(self, size: int) -> Struct:
+        """The C struct."""
+        return Struct(**self._rows | {"size": size})
+
+    @property
+    def turns(self) -> Iterator[SharedRows]:
+        """Itself, as long as there are blocks left."""
+        return (self for _ in takewhile(lambda _: self.taken[0] < len(self.ends) - 1, self.ends[1:]))
+
+
+@dataclass(frozen=True)
+class Total:
+    """A total of integers, with bounds of x or of numbers, and of vectors. An entry is at least `least`.
+
+    Kinds are those of `RowFunction`, and x x^T as a "gram" of dense rows, or by "pairs" of entries.
+    """
+
+    array: Array
+    bound: Bound
+    kind: str = "items"
+    vectors: Bound = (1.0, 0.0, 0)
+    least: float = -np.inf
+
+
+def add_up(rows: SharedRows, of: RowFunction | None, *totals: Total, **given: Array | None) -> None:
+    """Add what rows contribute to totals, some blocks of them. A row adds nothing if an item repeats or does not exist.
+
+    Without a function, x of entries, and vectors or numbers (rows, each, k), are given. Then items may repeat.
+    """
+    kinds, nothing = {total.kind: total for total in totals}, Total(np.zeros(0), (1.0, 0.0, 0), "none")
+    squares, total = kinds.pop("squares", nothing), next(iter(kinds.values()), nothing)
+    arrays = [_array(given.get(name)) for name in ("x", "vectors", "numbers")]
+    each, k = (of.each, of.k) if of else next((one.shape[1:] for one in arrays[1:] if one is not None), (0, 0))
+    m, kind, place = len(total.array), total.kind, _array(of.place if of else None, np.int64)
+    shape = {"items": (m,), "vectors": (m, k), "whole": (k,), "none": (0,)}.get(kind, (m, m))
+    fits = len(kinds) < 2 and total.array.shape == shape and squares.array.shape in ((0,), (k, k))
+    if not fits or (kind == "items" and each) or (kind in ("vectors", "whole") and not each):
+        raise ValueError("total: its shape is not that of what is added to it")
+    address, pointer, _ = of.pointers if of else (0, 0, None)
+    numbers = [each, k, m, int(kind == "whole"), int(kind == "pairs"), int(of is None), float(total.least)]
+    numbers += [*total.bound, *total.vectors, *squares.bound]
+    sums = [None if one is nothing else _integers(one.array) for one in (total, squares)]
+    gram = _address("add_gram", np.float64) if kind == "gram" else 0
+    numbers += [*sums, gram, place, address, pointer, rows.longest, of.needs(rows) if of else 0, *arrays]
+    sizes = [m] * (kind in ("items", "vectors") or (not of and m > 0)) + [ANY if place is None else len(place)]
+    struct = Struct(**{f"_{at}": number for at, number in enumerate(numbers)})
+    _call("add_up", rows.below(min(of.size if of else ANY, *sizes)), rows.taken, rows.ends, len(rows.ends) - 1, struct)
 
 
 def placed_rows(indptr: Array, indices: Array, entries: Array, place: Array) -> tuple[Array, Array, Array]:
@@ -575,21 +589,3 @@ def placed_rows(indptr: Array, indices: Array, entries: Array, place: Array) -> 
     kept, out = np.empty(len(indices), np.uint32), np.empty(len(indices))
     _call("placed_rows", Struct(**rows), _array(entries), _array(place, np.int64), kept, out, ends)
     return ends, kept[: ends[-1]], out[: ends[-1]]
-
-
-def deviations(values: Array, indptr: Array, penalty: float, mean: float) -> Array:
-    """Values' deviations from the mean of their row and of `penalty` numbers more, all `mean`."""
-    out = np.empty(len(values))
-    function("deviations")(_array(values), *_ends(indptr, values), float(penalty), float(mean), out)
-    return out
-
-
-def other_folds(indptr: Array, indices: Array, entries: Array, loadings: Array, *, folds: int) -> tuple[Array, Array]:
-    """For each row and fold, the sum of entries times loadings over the other folds.
-
-    As lengths, (rows * folds), and directions, (rows * folds, d); zeros have none. Entry p is in fold p % folds.
-    """
-    d, rows = loadings.shape[1], _rows(indptr, indices, len(loadings), entries)
-    lengths, out = np.empty(rows["n"] * folds), np.empty((rows["n"] * folds, d))
-    _call("other_folds", Struct(**rows), _array(entries), _array(loadings), d, folds, lengths, out)
-    return lengths, out

@@ -6,17 +6,39 @@
 #include <string.h>
 
 #if defined(_WIN32)
+#include <malloc.h>
+#define free _aligned_free
+#define aligned_alloc(alignment, size) _aligned_malloc(size, alignment)
 #define EXPORT __declspec(dllexport)
 #else
 #define EXPORT __attribute__((visibility("default")))
 #endif
+
+#define MEMORY(type, n) ((type *)aligned_alloc(64, ((n) * sizeof(type) + 63) / 64 * 64))
+
+enum { PART = 64 };  // entries, or rows, that are gathered at a time: they stay in the first caches
 
 // n rows: row i has the items at indptr[i] to indptr[i + 1], numbers of 1, 2 or 4 bytes without a sign.
 typedef struct {
   const int64_t *indptr;
   const void *items;
   int64_t bytes, n, size;  // items are below size
+  const void *given;       // values that go with the items, of 4 or 8 bytes, or NULL
+  int64_t width;
 } Rows;
+
+// What row i contributes to a sum: x of each of its entries, and vectors, and numbers. It may overwrite the memory.
+typedef void Contribution(const void *given, Rows rows, int64_t i, void *memory, double *x, double *vectors,
+                          double *numbers);
+
+// Values count from the middle, in a unit, and are no further from there than `reach`.
+typedef struct { double middle, unit, reach; } Scale;
+
+static inline double value_at(Rows rows, Scale s, int64_t at) {
+  double given = rows.width == 4 ? ((const float *)rows.given)[at] : ((const double *)rows.given)[at];
+  double own = (given - s.middle) / s.unit;
+  return own < -s.reach ? -s.reach : own > s.reach ? s.reach : own;
+}
 
 static inline size_t item_at(Rows rows, int64_t at) {
   if (rows.bytes == 1) return ((const uint8_t *)rows.items)[at];

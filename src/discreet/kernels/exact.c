@@ -39,76 +39,91 @@ EXPORT void truncate_rows(const double *values, const int64_t *indptr, int64_t n
     truncate_row(values + indptr[i], indptr[i + 1] - indptr[i], bound, -INFINITY, out + indptr[i]);
 }
 
-// Whether the items of every row in these blocks rise, and are below size: then each of them counts once.
-EXPORT int64_t rising_rows(Rows rows, int64_t *taken, const int64_t *ends, int64_t blocks) {
-  int falls = 0;
-  EACH_BLOCK(begin, end)
-    for (int64_t i = begin; i < end && !falls; i++) {
-      const int64_t first = rows.indptr[i], last = rows.indptr[i + 1];
-      for (int64_t e = first + 1; e < last; e++) falls |= item_at(rows, e) <= item_at(rows, e - 1);
-      falls |= first < last && item_at(rows, last - 1) >= (size_t)rows.size;
-    }
+// Whether a row's items rise, and are below size: then each of them counts once.
+static int rising(Rows rows, int64_t i) {
+  const int64_t first = rows.indptr[i], last = rows.indptr[i + 1];
+  int falls = first < last && item_at(rows, last - 1) >= (size_t)rows.size;
+  for (int64_t e = first + 1; e < last; e++) falls |= item_at(rows, e) <= item_at(rows, e - 1);
   return !falls;
 }
 
-// total[item] (k) += x a, for the truncated entries x of rows, of which none is less than `least`, and the truncated
-// vector a of the entry: entry p of a row has its row's vector p % each. Without vectors total[item] += x.
-EXPORT int64_t add_rows(Rows rows, const double *entries, double least, Bound bound, const double *vectors,
-                        int64_t each, int64_t k, Bound vector_bound, int64_t *total) {
-  if (!known(rows, 0, rows.n)) return 0;
-  int64_t longest = 1;
-  for (int64_t i = 0; i < rows.n; i++) {
-    int64_t count = rows.indptr[i + 1] - rows.indptr[i];
-    longest = count > longest ? count : longest;
-  }
-  int64_t *x = malloc(sizeof(int64_t) * (longest + each * k)), *a = x + longest;
-  if (!x) return -1;
-  for (int64_t i = 0; i < rows.n; i++) {
-    int64_t first = rows.indptr[i], count = rows.indptr[i + 1] - first;
-    truncate_row(entries + first, count, bound, least, x);
-    for (int64_t f = 0; f < each; f++)
-      truncate_row(vectors + (i * each + f) * k, k, vector_bound, -INFINITY, a + f * k);
-    for (int64_t e = 0, at = 0; e < count; e++, at = at + 1 < each ? at + 1 : 0) {
-      int64_t *out = total + item_at(rows, first + e) * k;
-      if (!each) *out += x[e];
-      for (int64_t j = 0; j < k && each; j++) out[j] += x[e] * a[at * k + j];
-    }
-  }
-  free(x);
-  return 1;
+EXPORT int64_t rising_rows(Rows rows, int64_t *taken, const int64_t *ends, int64_t blocks) {
+  int rises = 1;
+  EACH_BLOCK(begin, end)
+    for (int64_t i = begin; i < end && rises; i++) rises = rising(rows, i);
+  return rises;
 }
 
-// total (k, k) += the sum of x x^T on and above the diagonal: n rows of `each` vectors x, truncated together.
-EXPORT int64_t add_squares(const double *vectors, int64_t n, int64_t each, int64_t k, Bound bound, int64_t *total) {
-  int64_t *x = malloc(sizeof(int64_t) * (each * k + 1));
-  if (!x) return -1;
-  for (int64_t i = 0; i < n; i++, vectors += each * k) {
-    truncate_row(vectors, each * k, bound, -INFINITY, x);
-    for (int64_t f = 0; f < each * k; f += k)
-      for (int64_t a = 0; a < k; a++)
-        for (int64_t b = a; b < k; b++) total[a * k + b] += x[f + a] * x[f + b];
-  }
-  free(x);
-  return 1;
-}
+// A sum over rows, in units of a grid. The x of an entry is truncated with those of its row, and so is each vector.
+//
+//     without vectors     total[item] += x
+//     with `each` a row   total[item] (k) += x a: entry p of a row has its vector a = p % each
+//     whole               total (k) += a, of which there is one for each row; it has the bound of x
+//     gram, pairs         total (size, size) += x x^T, on and above the diagonal: of dense rows, or entry by entry
+//     squares, too        squares (k, k) += the same of `each` vectors of k of the numbers, truncated together
+typedef struct {
+  int64_t each, k, size, whole, pairs;
+  int64_t repeats;  // whether an item may repeat; else the row adds nothing then
+  double least;     // what an x, or a number of a whole vector, is at least
+  Bound bound, vector_bound, square_bound;
+  int64_t *total, *squares;                                       // NULL: there is none
+  void (*gram)(const double *P, int64_t n, int64_t ld, double *G);  // G += P^T P on and above the diagonal
+  const int64_t *place;                                           // of items in the sum, rising; -1: none; or NULL
+  Contribution *of;                                               // NULL: x, vectors and numbers are given
+  const void *given;
+  int64_t longest, memory;  // entries of a row, at most; bytes that `of` works in
+  const double *x, *vectors, *numbers;
+} Sum;
 
-// total[a][b] += x_a x_b, for each two items a <= b of a row; total has `size` columns.
-EXPORT int64_t scatter_gram(Rows rows, const int64_t *x, int64_t *total) {
-  if (!known(rows, 0, rows.n)) return 0;
-  for (int64_t i = 0; i < rows.n; i++)
-    for (int64_t e = rows.indptr[i]; e < rows.indptr[i + 1]; e++)
-      for (int64_t f = e; x[e] && f < rows.indptr[i + 1]; f++) {
-        int64_t a = item_at(rows, e), b = item_at(rows, f);
-        total[a < b ? a * rows.size + b : b * rows.size + a] += x[e] * x[f];
+// Blocks of rows, but those with items that are not below size.
+EXPORT int64_t add_up(Rows rows, int64_t *taken, const int64_t *ends, int64_t blocks, Sum s) {
+  if (s.repeats && !known(rows, 0, rows.n)) return 0;
+  const int64_t k = s.k, all = s.each * k, ld = s.gram ? (s.size + 15) / 16 * 16 : 0, side = ld * (ld + PART);
+  const size_t work = (s.memory + 63) / 64 * 8;
+  double *G = MEMORY(double, work + side + 3 * s.longest + 3 * all + 1), *P = G + ld * ld, *memory = G + side;
+  double *x = memory + work, *vectors = x + s.longest, *numbers = vectors + all;
+  int64_t *items = (int64_t *)(numbers + all), *units = items + s.longest, *a = units + s.longest, filled = 0;
+  if (!G) return -1;
+  memset(G, 0, sizeof(double) * side);
+  EACH_BLOCK(begin, end)
+    for (int64_t i = begin; i < end; i++) {
+      int64_t n = 0, first = rows.indptr[i], last = rows.indptr[i + 1];
+      if (!s.repeats && !rising(rows, i)) continue;
+      if (s.of) s.of(s.given, rows, i, memory, x, vectors, numbers);
+      for (int64_t e = first; e < last && !s.whole; e++) {
+        int64_t item = (int64_t)item_at(rows, e), at = s.place ? s.place[item] : item;
+        if (at >= 0) items[n] = at, x[n++] = s.of ? x[e - first] : s.x[e];
       }
-  return 1;
-}
-
-// Rows (n, size), which are 0 before, with the integers of each at its items.
-EXPORT int64_t dense_rows(Rows rows, const int64_t *units, double *out) {
-  if (!known(rows, 0, rows.n)) return 0;
-  for (int64_t i = 0; i < rows.n; i++, out += rows.size)
-    for (int64_t e = rows.indptr[i]; e < rows.indptr[i + 1]; e++) out[item_at(rows, e)] += (double)units[e];
+      truncate_row(x, n, s.bound, s.least, units);
+      if (s.squares) truncate_row(s.of ? numbers : s.numbers + i * all, all, s.square_bound, -INFINITY, a);
+      for (int64_t f = 0; f < all && s.squares; f += k)
+        for (int64_t p = 0; p < k; p++)
+          for (int64_t q = p; q < k; q++) s.squares[p * k + q] += a[f + p] * a[f + q];
+      const double *own = s.of ? vectors : s.vectors + i * all;
+      if (s.whole) truncate_row(own, k, s.bound, s.least, a);
+      for (int64_t j = 0; j < k && s.whole; j++) s.total[j] += a[j];
+      if (s.gram) {
+        for (int64_t e = 0; e < n; e++) P[filled * ld + items[e]] = (double)units[e];
+        if (++filled < PART) continue;
+        s.gram(P, PART, ld, G);  // integers below 2^53: Python sees to that
+        memset(P, 0, sizeof(double) * PART * ld), filled = 0;
+      } else if (s.pairs) {
+        for (int64_t e = 0, p, q; e < n; e++)
+          for (int64_t f = e; units[e] && f < n; f++)
+            p = items[e], q = items[f], s.total[p < q ? p * s.size + q : q * s.size + p] += units[e] * units[f];
+      } else if (s.total && !s.whole) {
+        for (int64_t f = 0; f < all; f += k) truncate_row(own + f, k, s.vector_bound, -INFINITY, a + f);
+        for (int64_t e = 0, at = 0; e < n; e++, at = at + k < all ? at + k : 0) {
+          int64_t *out = s.total + items[e] * (all ? k : 1);
+          if (!all) *out += units[e];
+          for (int64_t j = 0; j < k && all; j++) out[j] += units[e] * a[at + j];
+        }
+      }
+    }
+  if (filled) s.gram(P, filled, ld, G);
+  for (int64_t p = 0; p < s.size && s.gram; p++)
+    for (int64_t q = p; q < s.size; q++) s.total[p * s.size + q] += (int64_t)G[p * ld + q];
+  free(G);
   return 1;
 }
 

@@ -5,15 +5,8 @@
 
 #include "common.h"
 
-#if defined(_WIN32)
-#include <malloc.h>
-#define free _aligned_free
-#define aligned_alloc(alignment, size) _aligned_malloc(size, alignment)
-#endif
-
 #define JOIN_(a, b, c) a##_##b##_##c
 #define JOIN(a, b, c) JOIN_(a, b, c)
-#define MEMORY(type, n) ((type *)aligned_alloc(64, ((n) * sizeof(type) + 63) / 64 * 64))
 
 // Bytes of a vector register, and how many rows and vectors of a product are held in registers at a time.
 #if defined(__AVX512F__)
@@ -24,11 +17,8 @@ enum { VECTOR = 32, TILE = 4, USERS = 4, PANEL_VECTORS = 2 };
 enum { VECTOR = 16, TILE = 4, USERS = 4, PANEL_VECTORS = 2 };
 #endif
 
-enum {
-  PAD = 16,        // the rows of a table are padded to a multiple of this
-  PART = 64,       // entries of a row that are gathered at a time: they stay in the first cache
-  GRAM_PAYS = 32,  // columns up to which conjugate gradients multiply by Gram matrices
-};
+// What rows of a table are padded to a multiple of; columns up to which conjugate gradients multiply by Gram matrices
+enum { PAD = 16, GRAM_PAYS = 32 };
 
 // Of the kind of number that rows.h is included for
 #define vec NAME(vector)

@@ -15,14 +15,6 @@ static inline REAL NAME(sum)(vec v) {
   return part[0];
 }
 
-// (values - middle) / unit, no further from 0 than `reach`.
-EXPORT void NAME(scale)(const REAL *values, int64_t n, double middle, double unit, double reach, double *out) {
-  for (int64_t e = 0; e < n; e++) {
-    double own = (values[e] - middle) / unit;
-    out[e] = own < -reach ? -reach : own > reach ? reach : own;
-  }
-}
-
 static inline REAL NAME(dot)(const REAL *a, const REAL *b, int n) {
   vec even = {0}, odd = {0};
   int j = 0;
@@ -51,7 +43,9 @@ static inline __attribute__((always_inline)) void NAME(add_products)(const REAL 
   }
 }
 
-static void NAME(add_gram)(const REAL *P, int n, int ld, REAL *G) { NAME(add_products)(P, P, n, ld, 0, 0, G); }
+EXPORT void NAME(add_gram)(const REAL *P, int64_t n, int64_t ld, REAL *G) {
+  NAME(add_products)(P, P, (int)n, (int)ld, 0, 0, G);
+}
 
 // Solve A x = x by the upper triangle of A, which becomes its Cholesky factor. Returns 1 if a pivot is no more than
 // `rounding` of its diagonal. What is beyond k on the diagonal is set to 1.
@@ -356,52 +350,52 @@ static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds
   }
 }
 
-// `kernels.item_step` has the formulas.
-EXPORT int64_t NAME(item_step)(NAME(Ridge) r, const REAL *penalty, int64_t folds, const double *a,
-                               double bias_weight, double clip, double lift, double *out, double *direction,
-                               double *row) {
-  const int k = (int)r.k, ld = (int)r.ld;
-  if (!known(r.rows, 0, r.rows.n)) return 0;
-  REAL *memory = MEMORY(REAL, (size_t)(folds + 2) * (ld + 2) * ld + (size_t)(PART + folds) * ld);
-  REAL *z = memory + (size_t)(folds + 2) * (ld + 2) * ld + (size_t)PART * ld;
-  double lengths[folds], shares[folds];
-  for (int64_t i = 0; i < r.rows.n; i++) {
-    int64_t first = r.rows.indptr[i], last = r.rows.indptr[i + 1];
-    double weight = 0, size = 0, scale = 1;
-    NAME(fold_out)(&r, penalty, (int)folds, i, memory, z);
-    for (int64_t e = first; e < last; e++) {
-      double own = a[item_at(r.rows, e)];
-      weight += own * own;
-    }
-    weight = sqrt(weight);
-    for (int f = 0; f < folds; f++) {
-      double squared = bias_weight * bias_weight;
-      for (int j = 1; j < k; j++) squared += (double)z[f * ld + j] * z[f * ld + j];
-      lengths[f] = sqrt(squared), shares[f] = 0;
-    }
-    for (int64_t e = first, fold = 0; e < last; e++, fold = fold + 1 < folds ? fold + 1 : 0) {
-      size_t item = item_at(r.rows, e);
-      REAL left = NAME(target)(&r, e) - NAME(dot)(r.table + item * ld, z + fold * ld, ld);
-      double own = a[item] / weight;
-      shares[fold] += own;
-      out[e] = own * left * lengths[fold];
-      size += out[e] * out[e];
-    }
-    if (clip > 0) {
-      scale = clip / fmax(sqrt(size), 1e-12);
-      if (scale > lift) scale = lift;
-      for (int64_t e = first; e < last; e++) out[e] *= scale;
-    }
-    for (int f = 0; f < folds; f++, direction += k, row += k) {
-      double root = sqrt(shares[f] * scale);
-      for (int j = 0; j < k; j++) {
-        double own = j ? z[f * ld + j] : bias_weight;  // in place of the offset
-        direction[j] = own / lengths[f], row[j] = own * root;
-      }
+// What `kernels.item_step` is given; it has the formulas.
+typedef struct {
+  Scale scale;
+  const REAL *table, *base, *prior, *penalty;  // by item; by number of a vector
+  const double *a;                             // by item
+  double prior_count, bias_weight, clip, lift, shrink, offset;
+  int64_t k, ld, folds;
+} NAME(ItemStep);
+
+EXPORT void NAME(item_step)(const void *given, Rows rows, int64_t i, void *memory, double *x, double *vectors,
+                            double *numbers) {
+  const NAME(ItemStep) *q = given;
+  const int k = (int)q->k, ld = (int)q->ld, folds = (int)q->folds;
+  const int64_t first = rows.indptr[i], count = rows.indptr[i + 1] - first;
+  REAL *z = (REAL *)memory + (size_t)(folds + 2) * (ld + 2) * ld + (size_t)PART * ld, *values = z + folds * ld;
+  const NAME(Ridge) r = {.rows = rows, .values = values - first, .table = q->table, .base = q->base, .prior = q->prior,
+                         .prior_count = (REAL)q->prior_count, .k = k, .ld = ld};
+  double lengths[folds], shares[folds], weight = 0, size = 0, scale = 1;
+  for (int64_t e = 0; e < count; e++) {
+    double own = q->a[item_at(rows, first + e)];
+    values[e] = (REAL)value_at(rows, q->scale, first + e), weight += own * own;
+  }
+  NAME(fold_out)(&r, q->penalty, folds, i, memory, z);
+  weight = sqrt(weight);
+  for (int f = 0; f < folds; f++) {
+    double squared = q->bias_weight * q->bias_weight;
+    for (int j = 1; j < k; j++) squared += (double)z[f * ld + j] * z[f * ld + j];
+    lengths[f] = sqrt(squared), shares[f] = 0;
+  }
+  for (int64_t e = 0, fold = 0; e < count; e++, fold = fold + 1 < folds ? fold + 1 : 0) {
+    size_t item = item_at(rows, first + e);
+    REAL left = NAME(target)(&r, first + e) - NAME(dot)(r.table + item * ld, z + fold * ld, ld);
+    double own = q->a[item] / weight;
+    shares[fold] += own;
+    x[e] = own * left * lengths[fold];
+    size += x[e] * x[e];
+  }
+  if (q->clip > 0) scale = fmin(q->clip / fmax(sqrt(size), 1e-12), q->lift);
+  for (int64_t e = 0; e < count; e++) x[e] *= scale;
+  for (int f = 0; f < folds; f++, vectors += k, numbers += k) {
+    double root = sqrt(shares[f] * scale);
+    for (int j = 0; j < k; j++) {
+      double own = j ? z[f * ld + j] : q->bias_weight;  // in place of the offset
+      vectors[j] = own / lengths[f], numbers[j] = own * root * q->shrink * (j ? 1 : q->offset);
     }
   }
-  free(memory);
-  return 1;
 }
 
 // Solve n systems: A (ld, ld) each, of which the first k rows and columns count.

@@ -2,23 +2,23 @@
 
 #include "common.h"
 
-// Products of entries, of numbers of their items a, and of numbers of their folds, as far as these are given: scaled to a
-// length of 1 in each row, unless all of them are 0.
-EXPORT int64_t unit_rows(Rows rows, const double *entries, const double *a, const double *lengths, int64_t folds,
-                         double *out) {
-  if (a && !known(rows, 0, rows.n)) return 0;
-  for (int64_t i = 0; i < rows.n; i++) {
-    double squares = 0;
-    for (int64_t e = rows.indptr[i], fold = 0; e < rows.indptr[i + 1]; e++, fold = fold + 1 < folds ? fold + 1 : 0) {
-      out[e] = entries ? entries[e] : 1;
-      if (a) out[e] *= a[item_at(rows, e)];
-      if (lengths) out[e] *= lengths[i * folds + fold];
-      squares += out[e] * out[e];
-    }
-    double length = squares > 0 ? sqrt(squares) : 1;
-    for (int64_t e = rows.indptr[i]; e < rows.indptr[i + 1]; e++) out[e] /= length;
+// Entries of a row, scaled to a length of 1 unless all of them are 0.
+static void unit_row(double *x, int64_t n) {
+  double squares = 0;
+  for (int64_t e = 0; e < n; e++) squares += x[e] * x[e];
+  double length = squares > 0 ? sqrt(squares) : 1;
+  for (int64_t e = 0; e < n; e++) x[e] /= length;
+}
+
+// What a row's items weigh: numbers a, by default 1; and with `rated`, times their values. Scaled to a length of 1.
+static void weigh(Rows rows, int64_t i, const double *a, int64_t rated, double *x) {
+  const int64_t first = rows.indptr[i], n = rows.indptr[i + 1] - first;
+  const Scale none = {0, 1, INFINITY};
+  for (int64_t e = 0; e < n; e++) {
+    x[e] = a ? a[item_at(rows, first + e)] : 1;
+    if (rated) x[e] *= value_at(rows, none, first + e);
   }
-  return 1;
+  unit_row(x, n);
 }
 
 // Entries of the items that have a place (-1: none), with it in place of the item, and where rows end then, (n + 1).
@@ -34,39 +34,95 @@ EXPORT int64_t placed_rows(Rows rows, const double *entries, const int64_t *plac
   return 1;
 }
 
-// Deviations of values from the mean of their row and of `penalty` numbers more, all `mean`.
-EXPORT void deviations(const double *values, const int64_t *indptr, int64_t n, double penalty, double mean, double *out) {
-  for (int64_t i = 0; i < n; i++) {
-    double sum = 0;
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) sum += values[e];
-    double own = (sum + penalty * mean) / ((double)(indptr[i + 1] - indptr[i]) + penalty);
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[e] = values[e] - own;
-  }
+static double sum_of_values(Rows rows, int64_t i, Scale s) {
+  double sum = 0;
+  for (int64_t e = rows.indptr[i]; e < rows.indptr[i + 1]; e++) sum += value_at(rows, s, e);
+  return sum;
 }
 
-// For each row and fold, the sum of entries times loadings (d) over the other folds, as a length and a direction (0: none);
-// entry p is in fold p % folds.
-EXPORT int64_t other_folds(Rows rows, const double *entries, const double *loadings, int64_t d, int64_t folds,
-                           double *lengths, double *out) {
-  if (!known(rows, 0, rows.n)) return 0;
-  for (int64_t i = 0; i < rows.n; i++, lengths += folds, out += folds * d) {
-    memset(out, 0, sizeof(double) * folds * d);
-    for (int64_t e = rows.indptr[i]; e < rows.indptr[i + 1]; e++) {
-      const double *own = loadings + item_at(rows, e) * d;
-      double *sum = out + (e - rows.indptr[i]) % folds * d;
-      for (int64_t j = 0; j < d && entries[e] != 0; j++) sum[j] += entries[e] * own[j];
-    }
-    for (int64_t j = 0; j < d; j++) {
-      double all = 0;
-      for (int64_t f = 0; f < folds; f++) all += out[f * d + j];
-      for (int64_t f = 0; f < folds; f++) out[f * d + j] = all - out[f * d + j];
-    }
-    for (int64_t f = 0; f < folds; f++) {
-      double squares = 0, *sum = out + f * d;
-      for (int64_t j = 0; j < d; j++) squares += sum[j] * sum[j];
-      lengths[f] = sqrt(squares);
-      for (int64_t j = 0; j < d && lengths[f] > 0; j++) sum[j] /= lengths[f];
-    }
+// x = the weights of items; unless `penalty` is less than 0, times deviations of values from the mean of their row and of
+// so many numbers more, all `mean`.
+typedef struct {
+  Scale scale;
+  const double *a;
+  int64_t rated;
+  double penalty, mean;
+} Weights;
+
+EXPORT void weights(const void *given, Rows rows, int64_t i, void *memory, double *x, double *vectors, double *numbers) {
+  const Weights *q = given;
+  const int64_t first = rows.indptr[i], n = rows.indptr[i + 1] - first;
+  weigh(rows, i, q->a, q->rated, x);
+  if (q->penalty < 0) return;
+  double own = (sum_of_values(rows, i, q->scale) + q->penalty * q->mean) / ((double)n + q->penalty);
+  for (int64_t e = 0; e < n; e++) x[e] *= value_at(rows, q->scale, first + e) - own;
+}
+
+// `contributions.own_moments` has the formulas. By the exponent of the variance, which is exact, not by a logarithm.
+typedef struct {
+  Scale scale;
+  double reach;
+  int64_t magnitudes;
+} Moments;
+
+EXPORT void moments(const void *given, Rows rows, int64_t i, void *memory, double *none, double *row, double *numbers) {
+  const Moments *q = given;
+  const int64_t first = rows.indptr[i], n = rows.indptr[i + 1] - first;
+  double count = n ? (double)n : 1, own = sum_of_values(rows, i, q->scale) / count, mean = own / q->reach, squares = 0;
+  for (int64_t e = 0; e < n; e++) {
+    double off = value_at(rows, q->scale, first + e) - own;
+    squares += off * off;
   }
+  int exponent = 0;
+  double spread = squares / count / (q->reach * q->reach), half = sqrt(0.5), fraction = frexp(spread, &exponent);
+  int64_t last = q->magnitudes - 1, place = exponent > 0 ? 0 : -(int64_t)exponent / 2;
+  memset(row + 5, 0, sizeof(double) * q->magnitudes);
+  row[0] = (1 + mean) * half, row[1] = (1 - mean) * half, row[2] = spread, row[3] = 1 - 1 / count, row[4] = mean * mean;
+  if (fraction > 0) row[5 + (place < last ? place : last)] = 1;
+}
+
+// Where a row stands by what its items weigh with the numbers `chosen`: for each fold the sum of weights times loadings (d)
+// over the other folds, as a direction, 0 if there is none; entry p is in fold p % folds. And x = what
+// items weigh with the numbers a; with `by_length` times the lengths of their folds, scaled to a length of 1.
+typedef struct {
+  const double *chosen, *a, *loadings;
+  int64_t rated, by_length, d, folds;
+} Standing;
+
+EXPORT void standing(const void *given, Rows rows, int64_t i, void *memory, double *x, double *out, double *numbers) {
+  const Standing *q = given;
+  const int64_t first = rows.indptr[i], n = rows.indptr[i + 1] - first, d = q->d, folds = q->folds;
+  double *lengths = memory;
+  weigh(rows, i, q->chosen, q->rated, x), memset(out, 0, sizeof(double) * folds * d);
+  for (int64_t e = 0; e < n; e++) {
+    const double *own = q->loadings + item_at(rows, first + e) * d;
+    double *sum = out + e % folds * d;
+    for (int64_t j = 0; j < d && x[e] != 0; j++) sum[j] += x[e] * own[j];
+  }
+  for (int64_t j = 0; j < d; j++) {
+    double all = 0;
+    for (int64_t f = 0; f < folds; f++) all += out[f * d + j];
+    for (int64_t f = 0; f < folds; f++) out[f * d + j] = all - out[f * d + j];
+  }
+  for (int64_t f = 0; f < folds; f++) {
+    double squares = 0, *sum = out + f * d;
+    for (int64_t j = 0; j < d; j++) squares += sum[j] * sum[j];
+    lengths[f] = sqrt(squares);
+    for (int64_t j = 0; j < d && lengths[f] > 0; j++) sum[j] /= lengths[f];
+  }
+  weigh(rows, i, q->a, q->rated, x);
+  for (int64_t e = 0; e < n && q->by_length; e++) x[e] *= lengths[e % folds];
+  if (q->by_length) unit_row(x, n);
+}
+
+// What all rows contribute, as arrays. Returns 0 if an item is not below size.
+EXPORT int64_t contributions(Rows rows, Contribution *of, const void *given, int64_t bytes, int64_t size, double *x,
+                             double *vectors, double *numbers) {
+  if (!known(rows, 0, rows.n)) return 0;
+  void *memory = MEMORY(char, bytes + 1);
+  if (!memory) return -1;
+  for (int64_t i = 0; i < rows.n; i++)
+    of(given, rows, i, memory, x + rows.indptr[i], vectors + i * size, numbers + i * size);
+  free(memory);
   return 1;
 }

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import equal_weights, user_batches
+from discreet.engine.batches import equal_weights, shared_users, user_batches
 from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import private_user_means, with_user_means
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
@@ -138,7 +138,7 @@ class DPPopularity(PrivateModel):
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
-        released = releaser.release(POPULARITY, statistic, user_batches(ratings, n_jobs=self.n_jobs), equal_weights)
+        released = releaser.release(POPULARITY, statistic, shared_users(ratings), equal_weights)
         popularity: Array = released.values.astype(np.float32)
         return {
             "item_factors_": np.zeros((ratings.n_items, 0), np.float32),
@@ -191,7 +191,7 @@ class DPMeanRating(PrivateModel):
         m, bound = ratings.n_items, BOUND * (high - low)
 
         def about_the_mean(batch: UserBatch) -> Array:
-            return equal_weights(batch) * (batch.values.astype(np.float64) - known.mean)
+            return np.asarray(equal_weights(batch) * (batch.values.astype(np.float64) - known.mean))
 
         popularity = releaser.release(POPULARITY, VectorSum(m, 1.0, nonnegative=True), users, equal_weights)
         sums = releaser.release(SUMS, VectorSum(m, bound), users, about_the_mean)

@@ -19,15 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from discreet.engine import Blocks
-from discreet.engine.batches import (
-    DENSE_CELLS,
-    FOLDS,
-    by_other_folds,
-    dense_users,
-    equal_weights,
-    of_length_one,
-    on_items,
-)
+from discreet.engine.batches import DENSE_CELLS, FOLDS, dense_users, equal_weights, on_items, standing, weights
 from discreet.models.eigen import frequent_items, places
 from discreet.models.liked import Liked, mean
 from discreet.models.taste import (
@@ -77,7 +69,7 @@ class Residuals:
     def __call__(self, part: UserBatch) -> Array:
         """The rows of some users."""
         owners, at = part.owners, self.place[part.indices]
-        own = weighted_history(self.weights, part)
+        own = weights(self.weights, rated=True)(part)
         counted = at >= 0
         along = part.row_sums(np.where(counted, own * self.common[at], 0))
         left = np.sqrt(np.maximum(1 - along**2, 0.25))
@@ -86,33 +78,7 @@ class Residuals:
         return rows
 
 
-def weighted_history(weights: Array, part: UserBatch) -> Array:
-    """Users' weighted histories, of length 1: the weights of items times users' own."""
-    return of_length_one(part, weights[part.indices] * part.values.astype(np.float64))
-
-
-@dataclass(frozen=True)
-class PowerStep:
-    """Users' weighted histories times their directions of taste: a step of the power method, on many more items.
-
-    Batches have the items of J2, in its numbers. A user's direction is that of their history on the fewer items J,
-    projected on the loadings. For an item, it is over the items of the other folds: else an item that is in J would
-    show where it stands by itself.
-    """
-
-    loadings: Array  # of the items of J2, (items, k); zeros for those that are not in J
-    weights: Array  # what weights of items are multiplied by, for those of J2
-    narrow: Array  # the same, but zeros for those that are not in J
-
-    def __call__(self, part: UserBatch) -> tuple[Array, Array]:
-        """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        _, directions = by_other_folds(part, weighted_history(self.narrow, part), self.loadings)
-        return weighted_history(self.weights, part), directions
-
-
-def own_weights(part: UserBatch) -> Array:
-    """Users' own weights of their items, scaled to length 1."""
-    return of_length_one(part, part.values)
+own_weights = weights(rated=True)  # of users' items, scaled to length 1
 
 
 # -- the releases, and what follows from them
@@ -207,8 +173,8 @@ def learn_choices(
     if sparse:
         # Rows stay sparse: the common taste is removed from the sum. Of long histories it would be most of a row.
         some = _on(chosen, users(DENSE_CELLS // n))
-        weights = partial(weighted_history, chosen.weights[chosen.items])
-        releases = releaser.release_repeatedly(labels, statistic, some, weights)
+        own = weights(chosen.weights[chosen.items], rated=True)
+        releases = releaser.release_repeatedly(labels, statistic, some, own.__call__)
     else:
         releases = releaser.release_repeatedly(labels, statistic, users(dense_users(n)), Residuals.of(chosen))
     moments = [next(releases)]
@@ -306,7 +272,9 @@ def _power_step(
     wide = chosen.wider(popularity, LEAST_POPULARITY * std * k**0.5, MOST_CELLS // k)
     loadings = np.zeros((len(wide.items), k))
     loadings[np.searchsorted(wide.items, chosen.items)] = directions.vectors
-    contribution = PowerStep(loadings, wide.weights[wide.items], chosen.weights[wide.items])
+    # A user's direction is that of their history on the fewer items J, projected on the loadings.
+    narrow, own = chosen.weights[wide.items], wide.weights[wide.items]
+    contribution = standing(loadings, narrow, own, rated=True)
     some = _on(wide, users(max(DENSE_CELLS // (FOLDS * k), 1)))
     return wide, releaser.release(label, OuterSum(loadings.shape, 1.0), some, contribution)
 

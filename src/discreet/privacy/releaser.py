@@ -8,7 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from discreet import kernels
 from discreet.errors import PrivacyError
+from discreet.kernels import RowFunction, SharedRows
 from discreet.privacy.entries import AsPrinted, EntryStatistic, Minimizer, PerturbedMinimizer, matrix_noise, noise_std
 from discreet.privacy.guarantee import Adjacency, Cost, require_adjacency
 from discreet.privacy.ledger import Reservation
@@ -36,6 +38,10 @@ class Encoded:
 
     def __call__(self, batch: Any) -> Any:
         """The encoded contributions of a batch."""
+        if isinstance(self.contribution, RowFunction):
+            total = np.zeros(self.shape, np.int64)
+            self.add_batch(total, batch)
+            return total
         return self.encoder.encode(batch, self.contribution(batch))
 
     def add(self, total: Array, encoded: Any, n_jobs: int | None) -> Array:
@@ -43,8 +49,14 @@ class Encoded:
         return self.encoder.add(total, encoded, n_jobs)
 
     def add_batch(self, total: Array, batch: Any) -> None:
-        """Add what a batch contributes to the total, in place."""
-        self.encoder.add_batch(total, batch, self.contribution(batch))
+        """Add what a batch contributes to the total, in place; of shared rows, some blocks of them."""
+        if not isinstance(self.contribution, RowFunction):
+            self.encoder.add_batch(total, batch, self.contribution(batch))
+            return
+        totals = self.encoder.totals(total, self.contribution.kind)
+        shared = isinstance(batch, SharedRows)
+        for rows in (batch,) if shared else SharedRows(batch.indptr, batch.indices, batch.values).turns:
+            kernels.add_up(rows, self.contribution, *totals)
 
 
 class Users(Protocol):

@@ -32,6 +32,7 @@ from scipy.sparse import csr_array
 
 from discreet import kernels
 from discreet.errors import PrivacyError
+from discreet.kernels import CALL_ROWS, SharedRows, Total
 from discreet.parallel import each_block
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
 from discreet.privacy.noise import Gaussian, Grid
@@ -227,6 +228,12 @@ def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int
         kernels.normal_equations(total, ends, users, vectors[first:last], aims, weights=heavy, n_jobs=n_jobs)
 
 
+def _add_given(rows: SharedRows, x: Array, totals: tuple[Total, ...], **given: Array) -> None:
+    """Add x of entries, and vectors or numbers (users, each, k) if any are given, to totals."""
+    for turn in rows.turns:
+        kernels.add_up(turn, None, *totals, x=x, **given)
+
+
 # -- the interface of a type of sum
 
 
@@ -243,6 +250,10 @@ class ExactSum(ABC):
     @abstractmethod
     def add_batch(self, total: Array, batch: Any, contribution: Any) -> None:
         """Add what some users contribute to the total, in place."""
+
+    def totals(self, total: Array, kind: str) -> tuple[Total, ...]:
+        """The total, with its bounds, for a `RowFunction` of this kind; raises for one that gives something else."""
+        raise PrivacyError(f"contribution: {type(self).__name__} takes no compiled function of the kind {kind!r}")
 
     def encode(self, batch: Any, contribution: Any) -> Any:
         """What some users contribute, as `add` takes it: their sum, unless a type says otherwise."""
@@ -319,6 +330,9 @@ class Stacked(ExactSum):
         for (encoder, part), given in zip(self.split(total), contribution, strict=True):
             encoder.add_batch(part, batch, given)
 
+    def totals(self, total: Array, kind: str) -> tuple[Total, ...]:
+        return tuple(each for encoder, part in self.split(total) for each in encoder.totals(part, kind))
+
 
 def _moved(norm: float, adjacency: str, *, nonnegative: bool) -> float:
     factor = sensitivity_factor(adjacency, nonnegative=nonnegative)
@@ -373,19 +387,23 @@ class VectorSum(Statistic):
         size, entries = self.size, np.asarray(contribution, np.float64)
         least = 0.0 if self.nonnegative else -math.inf
         if entries.ndim == 1:
-            items, entries = _only(batch, entries, size)
-            ends = row_ends(batch.indptr, len(entries))
-            kernels.add_rows(total, items, ends, (entries, in_units(self.norm, self.grid)), least=least)
+            (items, entries), ends = _only(batch, entries, size), row_ends(batch.indptr, len(entries))
+            _add_given(SharedRows(ends, items, entries), entries, self.totals(total, "items"))
             return
         if entries.ndim != 2 or entries.shape[1] != size:
             raise PrivacyError(f"contribution: rows of {size} numbers were declared")
         rows = np.maximum(_rows(batch, entries), least)
         total += truncate(rows, bound=self.norm, grid=self.grid).sum(axis=0, dtype=np.int64)
 
+    def totals(self, total: Array, kind: str) -> tuple[Total, ...]:
+        if kind not in ("items", "whole"):
+            return super().totals(total, kind)
+        return (Total(total, in_units(self.norm, self.grid), kind, least=0.0 if self.nonnegative else -math.inf),)
+
 
 # -- Gram matrices
 
-SparseRows = tuple[Array, Array, Array]  # items, integers, and where rows end
+SparseRows = tuple[Array, Array, Array]  # items, numbers, and where rows end
 
 
 @dataclass(frozen=True)
@@ -427,14 +445,13 @@ class GramSum(Statistic):
         """The largest entry of a user's x, in grid units."""
         return math.floor(self.grids[0].units(self.length))
 
-    def entries(self, batch: UserBatch, contribution: Array) -> tuple[Array, Array]:
-        """Sparse contributions: items, and users' x in grid units."""
-        items, entries = _only(batch, contribution, self.size)
-        return items, truncate(entries, bound=self.length, grid=self.grids[0], indptr=batch.indptr)
-
     def sparse(self, batch: UserBatch, contribution: Array) -> SparseRows:
-        """The same, and where rows end."""
-        return (*self.entries(batch, contribution), row_ends(batch.indptr, len(batch.indices)))
+        """Sparse contributions: items, users' x, and where rows end."""
+        return (*_only(batch, contribution, self.size), row_ends(batch.indptr, len(batch.indices)))
+
+    def _scatter(self, total: Array, rows: SparseRows) -> None:
+        items, x, ends = rows
+        _add_given(SharedRows(ends, items, x), x, self.totals(total, "pairs"))
 
     def scattered(self, contribution: Array) -> bool:
         """Whether entries are multiplied one by one: a public choice, for it must not depend on the data."""
@@ -447,8 +464,10 @@ class GramSum(Statistic):
             if np.shape(contribution)[1] % size:
                 raise PrivacyError(f"contribution: rows of a multiple of {size} numbers were declared")
             return truncate(_rows(batch, contribution), bound=self.length, grid=self.grids[0]).reshape(-1, size)
-        items, units = self.entries(batch, contribution)
-        return kernels.dense(items, units, row_ends(batch.indptr, len(items)), size)
+        items, entries, ends = self.sparse(batch, contribution)
+        units = truncate(entries, bound=self.length, grid=self.grids[0], indptr=ends)
+        dense: Array = csr_array((units.astype(np.float64), items, ends), shape=(len(ends) - 1, size)).toarray()
+        return dense
 
     def encode(self, batch: UserBatch, contribution: Array) -> Array | SparseRows:
         """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
@@ -462,7 +481,7 @@ class GramSum(Statistic):
     def add(self, total: Array, encoded: Array | SparseRows, n_jobs: int | None) -> Array:
         """The total with some users' integers added, on and above the diagonal."""
         if isinstance(encoded, tuple):
-            kernels.scatter_gram(*encoded, total)
+            self._scatter(total, encoded)
             return total
         if self.size <= SMALL:
             return super().add(total, encoded, n_jobs)
@@ -470,13 +489,25 @@ class GramSum(Statistic):
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
         if np.ndim(contribution) == 2 and self.size <= NARROW and np.shape(contribution)[1] % self.size == 0:
-            kernels.add_squares(total, _rows(batch, contribution), in_units(self.length, self.grids[0]))
+            each = np.shape(contribution)[1] // self.size
+            numbers = _rows(batch, contribution).reshape(batch.n_users, each, self.size)
+            nothing = np.zeros(0)
+            empty = SharedRows(np.zeros(batch.n_users + 1, np.int64), nothing.astype(np.uint8), nothing)
+            _add_given(empty, nothing, self.totals(total, "squares"), numbers=numbers)
             return
         if self.scattered(contribution):
-            kernels.scatter_gram(*self.sparse(batch, contribution), total)
+            self._scatter(total, self.sparse(batch, contribution))
             return
         rows = self.rows(batch, contribution)
         add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
+
+    def totals(self, total: Array, kind: str) -> tuple[Total, ...]:
+        """Of numbers, the squares; of entries, the Gram matrix: in float64, exact for all rows of a call."""
+        bound = in_units(self.length, self.grids[0])
+        too_large = kind == "items" and (self.size > SMALL or bound[2] * CALL_ROWS > EXACT)
+        if too_large or kind not in ("items", "pairs", "squares"):
+            return super().totals(total, kind)
+        return (Total(total, bound, "gram" if kind == "items" else kind),)
 
     def finish(self, total: Array) -> Array:
         """With the lower triangle, and with `zero_diagonal` without the diagonal."""
@@ -527,10 +558,15 @@ class OuterSum(Statistic):
             return
         if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.shape[1:]:
             raise PrivacyError("contribution: give the same number of vectors, of the declared length, for each user")
-        items, entries = _only(batch, entries, self.shape[0])
-        ends, (x_grid, a_grid) = row_ends(batch.indptr, len(entries)), self.grids
-        x, a = (entries, in_units(self.norm, x_grid)), (np.asarray(vectors, np.float64), in_units(1.0, a_grid))
-        kernels.add_rows(total, items, ends, x, a)
+        (items, entries), ends = _only(batch, entries, self.shape[0]), row_ends(batch.indptr, len(entries))
+        vectors = np.asarray(vectors, np.float64).reshape(users, -1, self.shape[1])
+        _add_given(SharedRows(ends, items, entries), entries, self.totals(total, "vectors"), vectors=vectors)
+
+    def totals(self, total: Array, kind: str) -> tuple[Total, ...]:
+        if kind not in ("vectors", "squares"):
+            return super().totals(total, kind)
+        x_grid, a_grid = self.grids
+        return (Total(total, in_units(self.norm, x_grid), "vectors", in_units(1.0, a_grid)),)
 
 
 # -- products with public vectors

@@ -11,7 +11,7 @@ import pytest
 
 import discreet
 from discreet.data import Interactions
-from discreet.engine.batches import parts
+from discreet.engine.batches import parts, standing
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.als.contributions import (
     EXTENSION,
@@ -22,8 +22,8 @@ from discreet.models.als.contributions import (
     USER_CHOICES,
     USER_VECTOR,
     USERS,
-    Extension,
     ItemStep,
+    Scale,
     own_moments,
     settings,
 )
@@ -161,7 +161,7 @@ def test_the_magnitude_of_a_spread_has_one_place() -> None:
     batch = UserBatch(
         np.arange(0, 2 * len(halves) + 1, 2), np.tile([0, 1], len(halves)).astype(np.uint8), np.array(rows)
     )
-    moments = own_moments(batch, 1.0)
+    moments = own_moments(Scale((-1.0, 1.0), 1.0))(batch)
     assert moments.shape == (len(halves), 5 + MAGNITUDES)
     assert moments[:-1, 5:].argmax(axis=1).tolist() == [0, 0, 1, 1, 9, MAGNITUDES - 1]
     assert moments[:, 5:].sum(axis=1).tolist() == [1, 1, 1, 1, 1, 1, 0]
@@ -182,7 +182,7 @@ def test_where_a_person_stands_is_their_own() -> None:
         [0, 19, 20, 49],
         *(sorted(rng.choice(50, n, False)) for n in (3, 8, 21)),
     ]
-    stand = Extension(loadings, chosen, a)
+    stand = standing(loadings, chosen, a, by_length=True)
 
     def batch_of(some: Any) -> UserBatch:
         indptr = np.cumsum([0, *map(len, some)])
@@ -239,13 +239,12 @@ def test_a_contribution_is_ones_own(seen: list[ItemStep]) -> None:
     data = discreet.datasets.movielens_like(300, 120, 12_000, random_state=0)
     DPALS(epsilon=5.0, delta=DELTA, n_users_hint=10_000).fit(data, ledger=seeded(5.0))
     step = seen[-1]
-    values = data.values.astype(np.float64) - 3
-    (whole,) = parts(data, values)
-    grams, (entries, directions) = step(whole)
+    (whole,) = parts(data, data.values)
+    grams, (entries, directions) = step.contribution(whole)
     for user in range(0, data.n_users, 7):
         row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
-        alone = UserBatch(np.array([0, row.stop - row.start]), data.indices[row], values[row])
-        gram, (own, direction) = step(alone)
+        alone = UserBatch(np.array([0, row.stop - row.start]), data.indices[row], data.values[row])
+        gram, (own, direction) = step.contribution(alone)
         assert np.array_equal(own, entries[row])
         assert np.array_equal(direction, directions[user * FOLDS : (user + 1) * FOLDS])
         assert np.array_equal(gram[0], grams[user])

@@ -15,10 +15,10 @@ from discreet.audit.subjects import shipped
 from discreet.audit.suite import designed
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
-from discreet.engine.batches import FOLDS, parts
+from discreet.engine.batches import FOLDS, parts, standing
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
-from discreet.models.choices import POWER_STEP, SECOND_MOMENT, PowerStep, Residuals
+from discreet.models.choices import POWER_STEP, SECOND_MOMENT, Residuals
 from discreet.models.spectral.model import POPULARITY
 from discreet.models.taste import Chosen, Directions, exploration
 from discreet.privacy import Noisy, statistics
@@ -188,7 +188,7 @@ def test_a_contribution_is_ones_own() -> None:
     rng = np.random.default_rng(1)
     chosen = Chosen.by(Noisy(rng.gamma(1, 20, 120), 1.0), 0.1, 90)
     rows = Residuals.of(chosen)
-    step = PowerStep(rng.standard_normal((120, 7)), np.linspace(1, 2, 120), chosen.weights)
+    step = standing(rng.standard_normal((120, 7)), chosen.weights, np.linspace(1, 2, 120), rated=True)
     (whole,) = parts(data, data.values)
     together, (x, directions) = rows(whole), step(whole)
     for user in range(0, data.n_users, 7):

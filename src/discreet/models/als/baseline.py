@@ -11,7 +11,7 @@ from discreet import kernels
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.kernels import Table
-from discreet.models.als.contributions import USER_CHOICES, own_moments
+from discreet.models.als.contributions import USER_CHOICES, moments
 from discreet.models.als.estimate import ItemPosterior
 from discreet.models.als.moments import ItemFrequencies, UserStatistics, kernel_columns
 from discreet.models.base import NotPrivateModel
@@ -339,4 +339,5 @@ class _Estimation:
 def _statistics(indptr: Array, indices: Array, values: Array) -> UserStatistics:
     """Of rows of ratings between -1 and 1: of users, or of items."""
     rows = UserBatch(indptr, indices, values)
-    return UserStatistics.of(Noisy(own_moments(rows, 1.0)[rows.counts > 0].sum(axis=0), EXACT))
+    found = moments((0.0, 1.0, np.inf), 1.0)(rows)
+    return UserStatistics.of(Noisy(found[rows.counts > 0].sum(axis=0), EXACT))

@@ -9,13 +9,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from discreet import kernels
-from discreet.engine.batches import FOLDS, by_other_folds
-from discreet.kernels import Table
+from discreet.engine.batches import FOLDS, scaled
+from discreet.kernels import RowFunction, Table
 from discreet.models.als.estimate import ItemPosterior
 from discreet.models.als.moments import MAGNITUDES, STANDS_OUT, ItemFrequencies
 from discreet.models.choices import LABELS as LISTS
@@ -32,7 +32,6 @@ GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, ov
 GRAM_SHARE = 0.02  # of what an item step costs, for the shared Gram matrix
 USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
 USER_CHOICES = 7.0  # zeros that are averaged with the priors of a user's items
-ONCE = Lock()  # of threads that need the tables of a step, the first makes them
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,17 @@ class Scale:
 
     def __call__(self, batch: UserBatch) -> UserBatch:
         """Some users' ratings in the unit."""
-        # Rounding may take the ends of the range beyond the reach; the proof needs that nothing is.
-        values = kernels.scaled(batch.values, sum(self.value_range) / 2, self.unit, self.reach)
+        middle, unit, reach = self.numbers
+        values = np.clip((batch.values.astype(np.float64) - middle) / unit, -reach, reach)
         return UserBatch(batch.indptr, batch.indices, values)
 
+    @property
+    def numbers(self) -> kernels.Scale:
+        """The middle, the unit and the reach: rounding may take the ends of the range beyond it, but not the proof."""
+        return sum(self.value_range) / 2, self.unit, self.reach
 
-def own_moments(batch: UserBatch, reach: float) -> Array:
+
+def own_moments(scale: Scale) -> RowFunction:
     """The moments of a user's n ratings y, as fractions of the largest possible values: nonnegative numbers.
 
     With x for their mean and d for their variance these are (1 + x) / sqrt 2, (1 - x) / sqrt 2, d, 1 - 1 / n and x^2.
@@ -63,47 +67,13 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
     how far ratings spread where the declared range is so wide that noise would hide d. As d is at most 1 - x^2, the
     squares add up to at most 3 - x^2 + 2 x^4 and this 1, and so to at most 5.
     """
-    counts, half = np.maximum(batch.counts, 1), np.sqrt(0.5)
-    x = batch.row_sums(batch.values) / counts / reach
-    d = batch.row_sums(kernels.deviations(batch.values, batch.indptr, 0.0, 0.0) ** 2) / counts / reach**2
-    # By the exponent of d, which is exact: a logarithm's last bit may depend on who else is in the batch.
-    place = np.clip(-np.frexp(d)[1] // 2, 0, MAGNITUDES - 1)
-    magnitude = (place[:, None] == np.arange(MAGNITUDES)) & (d > 0)[:, None]
-    return np.column_stack([(1 + x) * half, (1 - x) * half, d, 1 - 1 / counts, x**2, magnitude])
+    return moments(scale.numbers, scale.reach)
 
 
-def own_weights(batch: UserBatch, a: Array) -> Array:
-    """A user's weights of their items: a_j scaled to an L2 norm of 1."""
-    return kernels.unit_rows(batch.indptr, batch.indices, by_item=a)
-
-
-def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: float) -> Array:
-    """A user's ratings about their own mean, shrunk to the public one, times the weights of their items."""
-    return own_weights(batch, a) * kernels.deviations(batch.values, batch.indptr, offset_penalty, mean)
-
-
-@dataclass(frozen=True)
-class Extension:
-    """Where users stand on the directions of taste, for each of their items: an observation of all items.
-
-    A user stands at h = the sum of their weights times the items' loadings. For an item, that is over the items of the
-    other folds: an item does not say where it stands itself.
-
-    Attributes:
-        loadings: Of the frequent items, (items, directions); other rows are 0.
-        chosen: What users weigh their frequent items by; 0: not frequent.
-        a: What they weigh all their items by.
-    """
-
-    loadings: Array
-    chosen: Array
-    a: Array
-
-    def __call__(self, batch: UserBatch) -> tuple[Array, Array]:
-        """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        lengths, vectors = by_other_folds(batch, own_weights(batch, self.chosen), self.loadings)
-        weights = own_weights(batch, self.a)
-        return kernels.unit_rows(batch.indptr, batch.indices, weights, by_fold=lengths), vectors
+def moments(scale: kernels.Scale, reach: float) -> RowFunction:
+    """The same, for any scale, and for values of which `reach` is the largest possible."""
+    given = {**scaled(scale), "most": float(reach), "magnitudes": MAGNITUDES}
+    return RowFunction("moments", given, each=1, k=5 + MAGNITUDES, kind="whole")
 
 
 @dataclass(frozen=True)
@@ -116,6 +86,7 @@ class ItemStep:
     Attributes:
         items: What is known of the items.
         frequencies: How often they occur.
+        scale: Of ratings.
         mean: The mean rating.
         offset_penalty: Of a user's offset, squared.
         vector_penalty: Of a user's vector about its prior mean, squared.
@@ -127,6 +98,7 @@ class ItemStep:
 
     items: ItemPosterior
     frequencies: ItemFrequencies
+    scale: Scale
     mean: float
     offset_penalty: float
     vector_penalty: float
@@ -135,50 +107,33 @@ class ItemStep:
     shrink: float = 1.0
     lift: float = 1.0
 
-    @cached_property
-    def base(self) -> Array:
-        """The prediction for each item before anything is known of the user."""
-        base: Array = (self.items.bias + self.mean).astype(np.float32)
-        return base
-
-    @cached_property
-    def tables(self) -> tuple[Table, Table]:
-        """A constant and the items' factors, and their priors. In single precision: noise is far larger."""
-        factors, prior = self.items.factors, self.items.priors(self.frequencies)
-        columns = np.pad(factors, ((0, 0), (1, 0)), constant_values=1), np.pad(prior, ((0, 0), (1, 0)))
-        return Table.of(columns[0], np.float32), Table.of(columns[1], np.float32)
-
-    @cached_property
-    def penalty(self) -> Array:
-        """Of a user's offset, and of each number of their vector."""
-        penalty = np.full(self.items.mean.shape[1], self.vector_penalty, np.float32)
+    def _contribution(self, clip: float) -> RowFunction:
+        # A constant and the items' factors, and their priors. In single precision: noise is far larger.
+        m, k = self.items.mean.shape
+        table, prior = (Table.empty(m, k, np.float32) for _ in range(2))
+        table.values[:, 0] = 1
+        table.values[:, 1:], prior.values[:, 1:] = self.items.factors, self.items.priors(self.frequencies)
+        penalty = np.full(k, self.vector_penalty, np.float32)
         penalty[0] = self.offset_penalty
-        return penalty
-
-    def _contribution(self, batch: UserBatch, clip: float) -> tuple[Array, Array, Array]:
-        with ONCE:
-            (table, prior), base = self.tables, self.base
-        return kernels.item_step(
-            batch.indptr,
-            batch.indices,
-            batch.values,
-            table,
-            prior=prior,
+        base = (self.items.bias + self.mean).astype(np.float32)
+        return item_step(
+            self.scale.numbers,
+            (table, prior, base, penalty, self.frequencies.a),
             prior_count=USER_CHOICES,
-            penalty=self.penalty,
-            base=base,
-            folds=FOLDS,
-            a=self.frequencies.a,
             bias_weight=self.bias_weight,
             clip=clip,
             lift=self.lift,
+            shrink=math.sqrt(self.shrink),
+            offset=max(1 / self.bias_weight, 1.0),
         )
 
-    def residuals(self, batch: UserBatch) -> Array:
+    @cached_property
+    def residuals(self) -> RowFunction:
         """For each rating w_j e_j |A|: weight, residual, and length of its fold's vector A = (bias_weight, u)."""
-        return self._contribution(batch, 0.0)[0]
+        return replace(self._contribution(0.0), kind="items")
 
-    def __call__(self, batch: UserBatch) -> tuple[Array, tuple[Array, Array]]:
+    @cached_property
+    def contribution(self) -> RowFunction:
         """The b for the shared Gram matrix; and for each rating x_j, and the directions a of each user.
 
         A user's x is scaled to the bound from above and, as far as `lift` allows, from below. If those whose ratings
@@ -186,10 +141,57 @@ class ItemStep:
         of a fold is its vector, in which biases weigh at least 1, times the root of `shrink`, and of the fold's share
         of the x.
         """
-        x, directions, rows = self._contribution(batch, self.clip)
-        rows *= math.sqrt(self.shrink)
-        rows[:, :: directions.shape[1]] *= max(1 / self.bias_weight, 1.0)
-        return rows, (x, directions)
+        return self._contribution(self.clip)
+
+
+def item_step(
+    scale: kernels.Scale,
+    items: tuple[Table, Table, Array, Array, Array],
+    *,
+    prior_count: float,
+    bias_weight: float,
+    clip: float,
+    lift: float,
+    shrink: float = 1.0,
+    offset: float = 1.0,
+) -> RowFunction:
+    """What a user contributes to an item step, from regressions that leave out a fold.
+
+    Entry p of a row is in fold p % FOLDS. The vector z of a fold is fitted to the others: it minimizes
+    |t - X z|^2 + (z - c)^T diag(penalty) (z - c), where t is the value minus the item's base, and c the mean of the
+    priors of the items in the other folds and of `prior_count` zeros. The residual t - x . z of an entry is that of its
+    own fold's vector. All penalties are positive.
+
+    With A = (bias_weight, z without its first number) for the vector z of a fold, w_j = a_j scaled to length 1 over the
+    row, and e_j the residual: x_j = w_j e_j |A| for the fold of each entry, scaled to the length `clip`, but by no more
+    than `lift` (clip = 0: not at all); vectors A / |A|; and as numbers A times `shrink` and the root of that scale
+    times the sum of the fold's weights, its first one also times `offset`.
+
+    Args:
+        scale: Of values.
+        items: The table of x, the priors, base, penalty (by number of z), and a.
+        prior_count: How many zeros.
+        bias_weight: The first number of A.
+        clip: The length of x.
+        lift: The most that x is lengthened by.
+        shrink: Of numbers.
+        offset: Of the first of them.
+    """
+    table, prior, base, penalty, a = items
+    kind, ld, number = table.padded.dtype, table.padded.shape[1], table.padded.itemsize
+    base, penalty = (np.ascontiguousarray(numbers, kind) for numbers in (base, penalty))
+    fields: dict[str, Any] = {**scaled(scale), "table": table, "base": base, "prior": prior}
+    fields |= {
+        "penalty": penalty,
+        "a": np.ascontiguousarray(a, np.float64),
+        "prior_count": float(prior_count),
+        "bias_weight": float(bias_weight),
+    }
+    fields |= {"clip": float(clip), "lift": float(lift), "shrink": float(shrink), "offset": float(offset)}
+    fields |= {"k": table.k, "ld": ld, "folds": FOLDS}
+    size = min(len(each) for each in (table.padded, prior.padded, base, a))
+    memory = number * ((FOLDS + 2) * (ld + 2) * ld + (kernels.GATHERED + FOLDS) * ld), number
+    return RowFunction("item_step", fields, size, kind, FOLDS, table.k, "squares", memory)
 
 
 # -- how a budget is divided, by public inputs alone

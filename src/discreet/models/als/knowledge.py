@@ -254,7 +254,7 @@ class Knowledge:
 
 
 def standing_of(release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:
-    """`Knowledge.standing`, from the release of `Extension`."""
+    """`Knowledge.standing`, from the release of `standing`."""
     d, c = release.values.shape[1], frequencies.sums[:, None]
     precision = np.broadcast_to(c**2 / (d * np.square(release.std)), release.values.shape).mean(axis=1)
     return np.column_stack([release.values * math.sqrt(d) / c, precision])

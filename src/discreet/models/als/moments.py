@@ -244,7 +244,7 @@ class Directions:
         return cls(loadings, places)
 
     def columns(self, release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:
-        """Where items stand, from the release of `Extension`: of variance 1 over interactions."""
+        """Where items stand, from the release of `standing`: of variance 1 over interactions."""
         c = frequencies.sums[:, None]
         centered = release.values - c * (release.values.sum(axis=0) / c.sum())
         noise = release.std**2 + frequencies.squares[:, None] / self.n

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from discreet.engine import Blocks
-from discreet.engine.batches import dense_users, equal_weights, on_items, user_batches
+from discreet.engine.batches import equal_weights, shared_users, standing, user_batches, weights
+from discreet.kernels import RowFunction
 from discreet.models.als.contributions import (
     BIAS,
     EXTENSION,
@@ -24,13 +22,10 @@ from discreet.models.als.contributions import (
     USER_VECTOR,
     USERS,
     WEIGHTS,
-    Extension,
     ItemStep,
     Scale,
     Settings,
-    own_deviations,
     own_moments,
-    own_weights,
 )
 from discreet.models.als.estimate import (
     COLUMN,
@@ -55,6 +50,7 @@ from discreet.models.als.moments import (
 )
 from discreet.models.choices import LABELS as LISTS
 from discreet.models.choices import Choices, learn_choices, with_popularity
+from discreet.models.eigen import places
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.liked import Liked
 from discreet.privacy import GramSum, OuterSum, Releaser, VectorSum
@@ -104,13 +100,14 @@ class Training:
         low, high = ratings.value_range
         return cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2), n_steps=settings.n_steps)
 
-    def _unscaled(self, most_users: int | None = None) -> Blocks[UserBatch]:
-        """Users' items; the values are as they were given."""
-        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs)
+    @property
+    def _rows(self) -> Blocks[Any]:
+        """Users' rows, for compiled functions; the values are as they were given."""
+        return shared_users(self.ratings)
 
     def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
         """Users' items, and their ratings in the unit."""
-        return self._unscaled(most_users).map(self.scale)
+        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs).map(self.scale)
 
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
@@ -144,9 +141,9 @@ class Training:
 
     def _bias(self, frequencies: ItemFrequencies, mean: float) -> Noisy | Pooled:
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
-        contribution = partial(own_deviations, a=frequencies.a, mean=mean, offset_penalty=self.offset_penalty)
+        contribution = weights(frequencies.a, scale=self.scale.numbers, penalty=self.offset_penalty, mean=mean)
         bias: Noisy | Pooled
-        bias = release = self.releaser.release(BIAS, statistic, self._users(), contribution)
+        bias = release = self.releaser.release(BIAS, statistic, self._rows, contribution)
         if self.known is not None:
             self.inflation = self.known.inflation(release, frequencies, self._rescaled)
             bias = self.known.with_bias(release, frequencies, self.inflation, self._rescaled)
@@ -174,14 +171,14 @@ class Training:
         probes = self.n_steps and n_others <= MOST_OTHERS
         items = estimate.items.with_probes(n_others) if probes else estimate.items
         limit = FLUCTUATION if self.known else 2.0  # each continuation would lose again what false columns cost
-        users, found = self._users(), SharedVectors.nothing(known, s)
+        users, found = self._rows, SharedVectors.nothing(known, s)
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         noise, left, parts, spread = self.noise, Fraction(self.n_steps), 1, 0.0  # left: of the planned ones
         while left:
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, found.squares, mu, self.releaser.n_jobs)
             step = replace(self._step(items, frequencies, mean, weight), shrink=found.shrink)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
-            gram, sums = self.releaser.release_together(statistics, users, step, parts=parts)
+            gram, sums = self.releaser.release_together(statistics, users, step.contribution, parts=parts)
             first, observed = not found.n_steps, found.observed(gram, sums, weight, frequencies)
             self.noise = min(noise * found.unexplained, 1.0)
             if first and k > known:
@@ -215,13 +212,12 @@ class Training:
 
     def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
         penalties = self.offset_penalty * self.noise, USER_VECTOR * self.noise
-        lift = 1 / math.sqrt(self.noise)
-        return ItemStep(items.means, frequencies, mean, *penalties, bias_weight, self.settings.step_clip, lift=lift)
+        clip, lift = self.settings.step_clip, 1 / math.sqrt(self.noise)
+        return ItemStep(items.means, frequencies, self.scale, mean, *penalties, bias_weight, clip, lift=lift)
 
     def _count_users(self) -> UserStatistics:
         statistic = VectorSum(5 + MAGNITUDES, self.settings.bounds[USERS], nonnegative=True)
-        contribution = partial(own_moments, reach=self.scale.reach)
-        release = self.releaser.release(USERS, statistic, self._users(), contribution)
+        release = self.releaser.release(USERS, statistic, self._rows, own_moments(self.scale))
         if self.known is not None:
             release, self.kept["known_users_"] = self.known.with_users(release)
         found = UserStatistics.of(release)
@@ -231,7 +227,7 @@ class Training:
 
     def _weights(self, a: Array) -> Noisy:
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
-        self.weights = self.releaser.release(WEIGHTS, statistic, self._unscaled(), partial(own_weights, a=a))
+        self.weights = self.releaser.release(WEIGHTS, statistic, self._rows, weights(a))
         return self.weights
 
     def _start(self) -> tuple[float, ItemFrequencies]:
@@ -241,7 +237,7 @@ class Training:
         self.offset_penalty = users.offset_penalty
         s, mean = self.settings, users.mean / users.within
         statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], nonnegative=True)
-        self.popularity = popularity = self.releaser.release(POPULARITY, statistic, self._unscaled(), equal_weights)
+        self.popularity = popularity = self.releaser.release(POPULARITY, statistic, self._rows, equal_weights)
         if self.known is not None:
             known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
             return mean, known.updated(self._weights(known.a), users.n_users)
@@ -249,17 +245,12 @@ class Training:
         frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
         return mean, frequencies
 
-    def _second_moment(
-        self, frequencies: ItemFrequencies, entries: Callable[[UserBatch], Array]
-    ) -> tuple[Noisy, Array]:
+    def _second_moment(self, frequencies: ItemFrequencies, entries: RowFunction) -> tuple[Noisy, Array]:
         """The second moment of users' entries on the most frequent items, and the numbers of these."""
         frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: self.settings.n_frequent])
-        m, place = len(frequent), np.full(self.ratings.n_items, -1)
-        place[frequent] = np.arange(m)
-        statistic = GramSum(m, self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
-        users = self._users if self.settings.residual else self._unscaled
-        rows = users(dense_users(m)).map(partial(on_items, entries, place))
-        return self.releaser.release(SECOND_MOMENT, statistic, rows, attrgetter("values")), frequent
+        place = places(frequent, self.ratings.n_items)
+        statistic = GramSum(len(frequent), self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
+        return self.releaser.release(SECOND_MOMENT, statistic, self._rows, replace(entries, place=place)), frequent
 
     def _choices(
         self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior, features: Array
@@ -334,7 +325,7 @@ class Training:
             frequent = np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent]
             chosen = np.zeros(self.ratings.n_items)
             chosen[frequent] = frequencies.a[frequent]
-            moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
+            moment, frequent = self._second_moment(frequencies, weights(chosen))
             pool = self._known_moment(frequencies)
             moment = moment if pool is None else pool(moment, frequent)
             self._keep_pairs(moment.values, frequent, moment.std, frequencies)
@@ -345,8 +336,8 @@ class Training:
         if not found.n:
             return found.loadings, between
         statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
-        contribution = Extension(found.loadings, chosen, frequencies.a)
-        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._unscaled(), contribution)
+        contribution = standing(found.loadings, chosen, frequencies.a, by_length=True)
+        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._rows, contribution)
         if self.known is not None and isinstance(release, Noisy):
             release = self.known.with_standing(release, frequencies, between, self.inflation)
         self._keep_standing(loadings, standing_of(release, frequencies))

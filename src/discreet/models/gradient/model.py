@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks, LocalBlocks
-from discreet.engine.batches import equal_weights, user_batches
+from discreet.engine.batches import equal_weights, shared_users, user_batches
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model, NotPrivateModel, require_ratings
 from discreet.models.centering import (
@@ -185,7 +185,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
         if ratings.n_items <= FEW_ITEMS:
             return None
         statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
-        return releaser.release(POPULARITY, statistic, user_batches(ratings), equal_weights)
+        return releaser.release(POPULARITY, statistic, shared_users(ratings), equal_weights)
 
 
 @dataclass(eq=False, repr=False)

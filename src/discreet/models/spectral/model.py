@@ -13,7 +13,7 @@ import numpy as np
 from discreet.data.catalogue import item_features
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
-from discreet.engine.batches import dense_users, equal_weights, on_items, parts, user_batches
+from discreet.engine.batches import dense_users, equal_weights, on_items, parts, shared_users, user_batches
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import (
@@ -198,7 +198,8 @@ class DPSVD(PrivateModel):
 
         statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
         weights = equal_weights if grading is None else own_weights
-        popularity = releaser.release(POPULARITY, statistic, users(), weights)
+        rows = shared_users(ratings) if grading is None else users()
+        popularity = releaser.release(POPULARITY, statistic, rows, weights)
         features = item_features(ratings.catalogue, self.features or ())
         choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS, features=features)
         popularity, chosen, spectrum = choices.popularity, choices.chosen, choices.spectrum
@@ -219,7 +220,7 @@ class DPSVD(PrivateModel):
 
     def _from_ratings(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
-        popularity = releaser.release(POPULARITY, statistic, user_batches(ratings, n_jobs=self.n_jobs), equal_weights)
+        popularity = releaser.release(POPULARITY, statistic, shared_users(ratings), equal_weights)
         chosen = Chosen.by(popularity, releaser.noise(SECOND_MOMENT, GramSum(1, 1.0)).std, self.max_items)
         m, n, centering = ratings.n_items, len(chosen.items), self._centering(ratings)
         if self.centre:
