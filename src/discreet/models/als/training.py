@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from discreet.engine.batches import equal_weights, shared_users, standing, user_
 from discreet.kernels import RowFunction
 from discreet.models.als.contributions import (
     BIAS,
+    COMMON,
     EXTENSION,
     GRAM,
+    MOMENT_SHARE,
     POPULARITY,
     SECOND_MOMENT,
     STEP,
@@ -25,6 +28,7 @@ from discreet.models.als.contributions import (
     ItemStep,
     Scale,
     Settings,
+    directions_stand_out,
     own_moments,
 )
 from discreet.models.als.estimate import (
@@ -53,6 +57,7 @@ from discreet.models.choices import Choices, learn_choices, with_popularity
 from discreet.models.eigen import places
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.liked import Liked
+from discreet.models.liked import mean as mean_of
 from discreet.privacy import GramSum, OuterSum, Releaser, VectorSum
 from discreet.privacy.releaser import Noisy
 from discreet.privacy.statistics import UserBatch
@@ -86,6 +91,7 @@ class Training:
     offset_penalty: float = math.nan
     noise: float = 1.0  # variance of ratings about their prediction, in the unit; at most
     known: Knowledge | None = None
+    biases: list[Noisy] = field(default_factory=list)
     kept: dict[str, Array] = field(default_factory=dict)
     lists: dict[str, Array] = field(default_factory=dict)
     inflation: float = 1.0
@@ -109,17 +115,24 @@ class Training:
         """Users' items, and their ratings in the unit."""
         return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs).map(self.scale)
 
+    def _graded(self, mean: float, most_users: int | None = None) -> Blocks[UserBatch]:
+        """Users' items, and how much they like each."""
+        return self._users(most_users).map(Grading(mean, self.offset_penalty, 1.0).apply)
+
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
         mean, frequencies = self._start()
         n_features, known = features.shape[1], self.known
         columns, between = np.zeros((self.ratings.n_items, 0)), np.zeros((known.n_directions if known else 0, 0))
-        bias = self._bias(frequencies, mean)
+        spared = self._spared(frequencies)
+        bias = self._bias(frequencies, mean, *spared)
         self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
         self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
         choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features), features)
-        if self.settings.looks_for_directions and not self.settings.residual:
-            columns, between = self._directions(frequencies, choices)
+        if self.settings.looks_for_directions and not self.settings.residual and not spared:
+            columns, between = self._directions(mean, frequencies, choices)
+            if not columns.size and choices is None:
+                bias = self._bias(frequencies, mean, EXTENSION)
             features = np.column_stack([features, columns])
         items = ItemPosterior.from_bias(bias, frequencies, features).with_slopes(frequencies)
         items = items.with_features(features[:, :n_features], frequencies)
@@ -139,11 +152,24 @@ class Training:
         """The unit of what is known, over the unit now."""
         return self.known.unit / self.scale.unit if self.known else 1.0
 
-    def _bias(self, frequencies: ItemFrequencies, mean: float) -> Noisy | Pooled:
+    def _spared(self, frequencies: ItemFrequencies) -> tuple[str, ...]:
+        """The lines of directions, if there are too few users for these to stand out: fewer than the plan expected."""
+        s, mu = self.settings, self.releaser.reservation.plan.cost.mu or 0.0
+        if self.known is not None or s.lists or s.residual or not s.looks_for_directions:
+            return ()
+        found = directions_stand_out(mu, s.n_frequent, MOMENT_SHARE, COMMON * frequencies.n_users)
+        return () if found else (SECOND_MOMENT, EXTENSION)
+
+    def _bias(self, frequencies: ItemFrequencies, mean: float, *spared: str) -> Noisy | Pooled:
+        """The mean of all releases of item biases. Lines that are spared pay for more of them."""
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
         contribution = weights(frequencies.a, scale=self.scale.numbers, penalty=self.offset_penalty, mean=mean)
+        if not self.biases:
+            self.biases.append(self.releaser.release(BIAS, statistic, self._rows, contribution))
+        if spared:
+            self.biases += self.releaser.release_repeatedly(spared, statistic, self._rows, contribution, what=BIAS)
         bias: Noisy | Pooled
-        bias = release = self.releaser.release(BIAS, statistic, self._rows, contribution)
+        bias = release = mean_of(self.biases)
         if self.known is not None:
             self.inflation = self.known.inflation(release, frequencies, self._rescaled)
             bias = self.known.with_bias(release, frequencies, self.inflation, self._rescaled)
@@ -245,12 +271,14 @@ class Training:
         frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
         return mean, frequencies
 
-    def _second_moment(self, frequencies: ItemFrequencies, entries: RowFunction) -> tuple[Noisy, Array]:
+    def _second_moment(
+        self, frequencies: ItemFrequencies, users: Blocks[UserBatch], entries: RowFunction
+    ) -> tuple[Noisy, Array]:
         """The second moment of users' entries on the most frequent items, and the numbers of these."""
         frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: self.settings.n_frequent])
         place = places(frequent, self.ratings.n_items)
         statistic = GramSum(len(frequent), self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
-        return self.releaser.release(SECOND_MOMENT, statistic, self._rows, replace(entries, place=place)), frequent
+        return self.releaser.release(SECOND_MOMENT, statistic, users, replace(entries, place=place)), frequent
 
     def _choices(
         self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior, features: Array
@@ -260,12 +288,10 @@ class Training:
         self.lists = {"list_factors_": np.zeros((m, 0), np.float32), "list_weights_": np.zeros(m)}
         if not self.settings.lists:
             return None
-        grading, known = Grading(mean, self.offset_penalty, 1.0), self._popularity_of(frequencies)
+        known = self._popularity_of(frequencies)
         grades = np.maximum(1 + SLOPE * items.bias, 0) / math.hypot(1, SLOPE)
         counts = self._counts(frequencies) if self.known is None else known
-
-        def users(most: int | None) -> Blocks[UserBatch]:
-            return self._users(most).map(grading.apply)
+        users = partial(self._graded, mean)
 
         choices = learn_choices(
             self.releaser,
@@ -314,8 +340,8 @@ class Training:
             return None
         return self.known.second_moment(frequencies, self.inflation)
 
-    def _directions(self, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
-        """Where items stand on directions of taste, from what is chosen together; and `Knowledge.between`."""
+    def _directions(self, mean: float, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
+        """Where items stand on directions of taste, from what is liked together; and `Knowledge.between`."""
         s = self.settings
         if choices is not None:
             chosen, frequent = choices.chosen.weights, choices.chosen.items
@@ -325,7 +351,7 @@ class Training:
             frequent = np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent]
             chosen = np.zeros(self.ratings.n_items)
             chosen[frequent] = frequencies.a[frequent]
-            moment, frequent = self._second_moment(frequencies, weights(chosen))
+            moment, frequent = self._second_moment(frequencies, self._graded(mean), weights(chosen, rated=True))
             pool = self._known_moment(frequencies)
             moment = moment if pool is None else pool(moment, frequent)
             self._keep_pairs(moment.values, frequent, moment.std, frequencies)
@@ -336,8 +362,8 @@ class Training:
         if not found.n:
             return found.loadings, between
         statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
-        contribution = standing(found.loadings, chosen, frequencies.a, by_length=True)
-        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._rows, contribution)
+        contribution = standing(found.loadings, chosen, frequencies.a, by_length=True, rated=True)
+        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._graded(mean), contribution)
         if self.known is not None and isinstance(release, Noisy):
             release = self.known.with_standing(release, frequencies, between, self.inflation)
         self._keep_standing(loadings, standing_of(release, frequencies))
@@ -347,7 +373,9 @@ class Training:
         self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float
     ) -> ItemPosterior:
         s = self.settings
-        moment, frequent = self._second_moment(frequencies, self._step(items, frequencies, mean, 0.5).residuals)
+        moment, frequent = self._second_moment(
+            frequencies, self._rows, self._step(items, frequencies, mean, 0.5).residuals
+        )
         return items.with_columns(residual_columns(moment, frequent, frequencies, s.n_directions), RESIDUAL_SPREAD**2)
 
 
