@@ -278,6 +278,15 @@ def test_a_contribution_is_ones_own(seen: list[ItemStep]) -> None:
         assert np.array_equal(gram[0], grams[user])
 
 
+def test_any_number_of_threads_learns_the_same() -> None:
+    """To the last bit: whichever thread takes a block of users, each is counted once."""
+    data = discreet.datasets.movielens_like(900, 150, 60_000, random_state=0)
+    fits = [DPALS(epsilon=5.0, delta=DELTA, n_jobs=n).fit(data, ledger=seeded(5.0)) for n in (1, 2, 5)]
+    for other in fits[1:]:
+        assert np.array_equal(other.item_bias_, fits[0].item_bias_)
+        assert np.array_equal(other.item_factors_, fits[0].item_factors_)
+
+
 def test_learns_in_private() -> None:
     data = discreet.datasets.movielens_like(6000, 400, 400_000, random_state=2)
     train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)
