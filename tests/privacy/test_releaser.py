@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.errors import PrivacyError
-from discreet.privacy import GramSum, Ledger, OuterSum, Plan, Planned, Releaser, VectorSum
+from discreet.privacy import Cost, GramSum, Ledger, OuterSum, Plan, Planned, Releaser, VectorSum
 from discreet.privacy.releaser import noise_edge, without_noise
 from discreet.privacy.selection import poisson_sample, sampled_cost
 from discreet.testing import InsecureSeededNoise
@@ -80,6 +80,28 @@ def test_a_sum_is_released_under_several_labels() -> None:
     expected = np.zeros((ITEMS, ITEMS))
     expected[:2, :2], expected[2, 2] = np.outer([3, 4], [3, 4]), 0.25
     assert all(np.allclose(one.values, expected, atol=1e-2) for one in found)
+
+
+def test_a_sum_is_released_under_parts_of_several_labels() -> None:
+    """Each with the noise of its part, and so often that the line has paid for them; then no more."""
+    statistic, labels = GramSum(ITEMS, 25.0), ("first", "second")
+    plan = Plan.gaussian(1.0, {"first": 0.9, "second": 0.1})
+    with releasing(plan) as reservation:
+        releaser = Releaser(reservation, "add-remove", 1)
+
+        def release() -> list[Any]:
+            users = AllUsers(SOME)
+            return list(
+                releaser.release_repeatedly(labels, statistic, users, lambda batch: entries(SOME), what="x", parts=3)
+            )
+
+        found = [one for _ in range(3) for one in release()]
+        stds = [releaser.noise(label, statistic).std * math.sqrt(3) for label in labels]
+        assert [one.std for one in found] == pytest.approx(stds * 3)
+        assert all(event.body["what"] == "x" for event in reservation._ledger.events)
+        assert sum((event.cost for event in reservation._ledger.events), Cost()).within(plan.cost)
+        with pytest.raises(PrivacyError):
+            release()
 
 
 def test_statistics_of_one_pass_are_those_of_two() -> None:

@@ -129,19 +129,26 @@ class Releaser:
         return self._released(label, encoder, total, (sensitivity, noise))
 
     def release_repeatedly(
-        self, labels: Sequence[str], statistic: Statistic, users: Users, contribution: Contribution, *, what: str = ""
+        self,
+        labels: Sequence[str],
+        statistic: Statistic,
+        users: Users,
+        contribution: Contribution,
+        *,
+        what: str = "",
+        parts: int = 1,
     ) -> Iterator[Noisy]:
         """Make one sum public under several labels, each with noise of its own that its line pays for.
 
         It is added up once, on the grid that suits the most noise. A label is released when it is asked for: whether it
         is may depend on those before. Where the lines were planned for something else, `what` says in the record, and
-        so in the certificate, what was released.
+        so in the certificate, what was released. With `parts`, each costs only that part of a planned release.
         """
-        calibrated = [self._calibrated(label, statistic) for label in labels]
+        calibrated = [self._calibrated(label, statistic, parts) for label in labels]
         encoder = statistic.encoder(max(noise.std for _, noise in calibrated))
         total = self._sum(encoder, users, contribution)
         for label, declared in zip(labels, calibrated, strict=True):
-            yield self._released(label, encoder, total.copy(), declared, what=what)
+            yield self._released(label, encoder, total.copy(), declared, what=what, parts=parts)
 
     def release_together(
         self, statistics: Sequence[tuple[str, Statistic]], users: Users, contribution: Contribution, *, parts: int = 1

@@ -1,5 +1,6 @@
 """DPALS: its guarantee, its bounds, and that it learns."""
 
+import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import discreet
 from discreet.data import Interactions
 from discreet.engine.batches import parts, standing
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
+from discreet.models.als import training
 from discreet.models.als.contributions import (
     BIAS,
     EXTENSION,
@@ -180,6 +182,44 @@ def test_where_there_are_few_users_other_lines_release_biases(monkeypatch: Any, 
     assert {release["label"] for release in certificate["releases"] if release.get("what") == BIAS} == spared
 
 
+@pytest.mark.parametrize("n_items", [600, 399])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_lines_that_release_moments_again_move_by_their_bound_and_no_more(
+    monkeypatch: Any, adjacency: Any, n_items: int
+) -> None:
+    """All lines of item steps, and that of residuals."""
+    monkeypatch.setattr(training, "TOLERANCE", 0.0)
+    again = [GRAM, STEP] * PARTS + [SECOND_MOMENT] * (n_items <= 400)
+
+    def make() -> DPALS:
+        return DPALS(epsilon=1.0, delta=DELTA, adjacency=adjacency, n_users_hint=100_000, n_steps=1)
+
+    hater = ("x", {k: v for k, v in HATER[1].items() if k < n_items})
+    data, neighbor = world(5, n_items, hater), world(5, n_items, *[("x", {7: 5.0})] * (adjacency == "replace"))
+    ledger = seeded(1.0, adjacency=adjacency)
+    model = make().fit(data, ledger=ledger)
+    assert [event.body["label"] for event in ledger.events if event.body.get("what") == USERS] == again
+    assert sum((event.cost for event in ledger.events), Cost()).within(model.plan(n_items).cost)
+    found = replay(monkeypatch, make, data, neighbor, adjacency=adjacency)
+    assert max(found.values()) <= 1
+    # Moments are never orthogonal: two people differ by less than the sqrt 10 that is charged.
+    assert min(found[label] for label in again) >= (0.95 if adjacency == "add-remove" else 0.6), found
+
+
+def test_moments_take_the_lines_of_items_only_where_there_are_too_few_people() -> None:
+    """Part of a step: what is left of it is made in parts."""
+    taken = []
+    for n, each in ((300, 6), (1000, 80), (20_000, 6)):
+        data, ledger = discreet.datasets.movielens_like(n, 500, n * each, random_state=0), seeded(1.0)
+        DPALS(epsilon=1.0, delta=DELTA).fit(data, ledger=ledger)
+        labels = [event.body["label"] for event in ledger.events if event.body.get("what") == USERS]
+        taken.append(labels.count(STEP))
+        steps = [event for event in ledger.events if event.label == STEP and not event.body.get("what")]
+        assert len(steps) == (5 if not taken[-1] else 5 - math.ceil(taken[-1] / PARTS) + -taken[-1] % PARTS)
+    assert taken[0] > 0
+    assert taken[1:] == [0, 0]
+
+
 def test_the_magnitude_of_a_spread_has_one_place() -> None:
     """Variances from 4^-(k + 1) to below 4^-k are at place k; ratings that are all the same have none."""
     halves = [1.0, 0.5, 0.5 - 2**-20, 0.25, 2**-10, 2**-40, 0.0]  # standard deviations, over half the range
@@ -247,6 +287,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[ItemStep]:
 def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any, seen: list[ItemStep]) -> None:
     """Someone who turns the public biases around, replaced by someone who exaggerates them: orthogonal vectors."""
 
+    """Someone who rates all items alike, replaced by someone who follows the public biases: orthogonal vectors."""
+    monkeypatch.setattr(training, "TOLERANCE", math.inf)  # with 200 people, moments would take the lines of item steps
+
     def make() -> DPALS:
         return DPALS(epsilon=50.0, delta=DELTA, adjacency="replace", n_steps=1)
 
@@ -309,7 +352,7 @@ def test_the_guarantee_is_what_was_asked_for() -> None:
     assert model.guarantee_.delta == 1e-5
     releases = model.statement().certificate["releases"]
     planned = model.plan(30)
-    assert len(releases) == sum(line.count for line in planned.lines)
+    assert {release["label"] for release in releases} == {line.label for line in planned.lines}
     assert "1 to 5" in str(model.statement())
 
 

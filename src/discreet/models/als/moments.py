@@ -52,12 +52,18 @@ class UserStatistics:
         mean: The mean of their means.
         within: The standard deviation of a user's ratings about their mean.
         offset_penalty: within^2 over the variance of users' means about `mean`.
+        n_variance: Of `n_users`.
+        mean_variance: Of `mean`, over within^2.
+        between_variance: Of the variance of users' means about it, over within^4.
     """
 
     n_users: float
     mean: float
     within: float
     offset_penalty: float
+    n_variance: float
+    mean_variance: float
+    between_variance: float
 
     @classmethod
     def of(cls, release: Noisy) -> UserStatistics:
@@ -72,9 +78,26 @@ class UserStatistics:
         variance, _ = ratio(squares, degrees, std, usual, usual)
         variance = min(max(variance, usual / 16, LEAST_UNIT**2), 1.0)
         about = means - n * mean**2 - variance * (n - degrees)  # n - degrees is the sum of 1 / how many ratings
-        between, _ = ratio(about, n, 2 * std, 0.3 * variance, 0.3 * variance)
+        between, unsure = ratio(about, n, 2 * std, 0.3 * variance, 0.3 * variance)
         between = max(between, 0.01 * variance) + error
-        return cls(n, mean, math.sqrt(variance), variance / between)
+        errors = error / variance, unsure / variance**2
+        return cls(n, mean, math.sqrt(variance), variance / between, std**2, *errors)
+
+    def loss(self, popularity: Noisy) -> float:
+        """What is lost in predictions by own means as not all of this is known exactly, over within^2.
+
+        With h = 1 / n_i and T = 1 / offset_penalty, a user's shrunken mean is T / (T + h) times their own. That its
+        limit `mean` has the error e adds (h / (T + h))^2 e^2 to the mean squared error, and that T is larger by t
+        h^2 t^2 / ((T + t + h) (T + h)^2).
+
+        Args:
+            popularity: It adds up to the sum over users of the root of n_i.
+        """
+        # n_i is taken to be as small as it may be, give or take a standard deviation.
+        roots = float(popularity.values.sum()) - popularity.std * math.sqrt(len(popularity.values))
+        h = min((self.n_users + math.sqrt(self.n_variance)) / max(roots, 1e-9), 1.0) ** 2
+        total, variance = 1 / self.offset_penalty + h, self.between_variance
+        return (h / total) ** 2 * (self.mean_variance + variance / (total + math.sqrt(variance)))
 
 
 @dataclass(frozen=True)

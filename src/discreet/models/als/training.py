@@ -74,6 +74,9 @@ MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with th
 # mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
 # steps more than they explain. Fitted on MovieLens 1M.
 COLUMN_SIGNAL = 80.0
+# Of what is lost as users' means and their spread are not known exactly, over the variance of a rating: where another
+# release of them takes off more than this, half a percent of the error, it is worth more than item steps.
+TOLERANCE = 0.01
 PARTS = 3  # into which each item step is divided once the first has found strong tastes that no column explains
 GRAM_FILL = 0.5  # how much of GRAM_CLIP an average user may fill, by the steps before: with more, many are truncated
 
@@ -95,8 +98,8 @@ class Training:
     kept: dict[str, Array] = field(default_factory=dict)
     lists: dict[str, Array] = field(default_factory=dict)
     inflation: float = 1.0
-    n_steps: int = 0  # item steps: fewer than planned if popularity takes the lines of some
-    has_residuals: bool = True  # whether their second moment still has its line
+    n_steps: Fraction = Fraction(0)  # item steps: fewer than planned if other releases take the lines of some
+    has_residuals: bool = False  # whether their second moment has its line
     first_other: int = 0  # the first column that is neither a slope, a feature nor a direction
 
     @classmethod
@@ -104,7 +107,10 @@ class Training:
         """In a unit of half the range of ratings, until a better one is known."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        return cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2), n_steps=settings.n_steps)
+        found = cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2))
+        found.n_steps = Fraction(settings.n_steps)
+        found.has_residuals = settings.residual and SECOND_MOMENT in settings.shares
+        return found
 
     @property
     def _rows(self) -> Blocks[Any]:
@@ -138,7 +144,7 @@ class Training:
         items = items.with_features(features[:, :n_features], frequencies)
         items = items.with_columns(columns * COLUMN**-0.5, COLUMN_SPREAD**2)
         n = items.mean.shape[1]
-        if self.settings.looks_for_directions and self.settings.residual and self.has_residuals:
+        if self.has_residuals:
             items = self._with_residual_directions(items, frequencies, mean)
         if known is not None:
             items = items.with_columns(known.others, known.others_variance)
@@ -199,7 +205,7 @@ class Training:
         limit = FLUCTUATION if self.known else 2.0  # each continuation would lose again what false columns cost
         users, found = self._rows, SharedVectors.nothing(known, s)
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
-        noise, left, parts, spread = self.noise, Fraction(self.n_steps), 1, 0.0  # left: of the planned ones
+        noise, left, parts, spread = self.noise, self.n_steps, self.n_steps.denominator, 0.0
         while left:
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, found.squares, mu, self.releaser.n_jobs)
             step = replace(self._step(items, frequencies, mean, weight), shrink=found.shrink)
@@ -214,8 +220,9 @@ class Training:
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, found.squares, own = estimate.items, observed.vectors, observed.own
             left -= Fraction(1, parts)
-            # Of strong tastes, later parts correct what the first ones had to assume. Others are not worth the time.
-            parts = PARTS if spread > PROBE_SPREAD**2 else 1
+            # Of strong tastes, later parts correct what the first ones had to assume. Others are not worth the time:
+            # then only the rest of a step is in parts, where moments took some of it.
+            parts = PARTS if spread > PROBE_SPREAD**2 else left.denominator
         return self._settled(estimate, own, len(own[1]) if sure else known, limit)
 
     def _settled(self, estimate: ItemEstimate, own: ByItem, known: int, limit: float) -> ItemPosterior:
@@ -241,15 +248,31 @@ class Training:
         clip, lift = self.settings.step_clip, 1 / math.sqrt(self.noise)
         return ItemStep(items.means, frequencies, self.scale, mean, *penalties, bias_weight, clip, lift=lift)
 
-    def _count_users(self) -> UserStatistics:
-        statistic = VectorSum(5 + MAGNITUDES, self.settings.bounds[USERS], nonnegative=True)
-        release = self.releaser.release(USERS, statistic, self._rows, own_moments(self.scale))
+    def _known_users(self, release: Noisy) -> UserStatistics:
+        """What a release of their moments says, with what was known before."""
         if self.known is not None:
             release, self.kept["known_users_"] = self.known.with_users(release)
         found = UserStatistics.of(release)
         if self.known is None:
             self.kept["known_users_"] = np.append(release.values, release.std) / found.n_users
         return found
+
+    def _surer(self, release: Noisy, work: tuple[VectorSum, RowFunction]) -> UserStatistics:
+        """What is known of users. If there are too few to tell, lines planned for items release their moments again."""
+        users = self._known_users(release)
+        lines = [(GRAM, STEP)] * int(PARTS * self.n_steps) + [(SECOND_MOMENT,)] * self.has_residuals
+        for labels in () if self.settings.lists else lines:  # lists gain more from popularity
+            parts = PARTS if STEP in labels else 1
+            variance = parts * self.releaser.noise(labels[-1], work[0]).std ** 2
+            gain = users.n_variance / (users.n_variance + variance)
+            if gain * users.loss(self.popularity) < TOLERANCE:
+                break
+            again = self.releaser.release_repeatedly(labels, work[0], self._rows, work[1], what=USERS, parts=parts)
+            release = mean_of([release, *again])
+            users = self._known_users(release)
+            self.n_steps -= Fraction(STEP in labels, PARTS)
+            self.has_residuals &= STEP in labels
+        return users
 
     def _weights(self, a: Array) -> Noisy:
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
@@ -258,12 +281,15 @@ class Training:
 
     def _start(self) -> tuple[float, ItemFrequencies]:
         """The mean rating, and how often items occur. From here on, ratings spread by about 1 unit."""
-        users = self._count_users()
+        s = self.settings
+        statistic = VectorSum(5 + MAGNITUDES, s.bounds[USERS], nonnegative=True)
+        moments = own_moments(self.scale)
+        release = self.releaser.release(USERS, statistic, self._rows, moments)
+        counts = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], nonnegative=True)
+        self.popularity = popularity = self.releaser.release(POPULARITY, counts, self._rows, equal_weights)
+        users = self._surer(release, (statistic, moments))
         self.scale = replace(self.scale, unit=self.scale.unit * users.within)
-        self.offset_penalty = users.offset_penalty
-        s, mean = self.settings, users.mean / users.within
-        statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], nonnegative=True)
-        self.popularity = popularity = self.releaser.release(POPULARITY, statistic, self._rows, equal_weights)
+        self.offset_penalty, mean = users.offset_penalty, users.mean / users.within
         if self.known is not None:
             known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
             return mean, known.updated(self._weights(known.a), users.n_users)
@@ -304,11 +330,11 @@ class Training:
             liked=Liked(counts, items.bias, items.variance[:, 0], frequencies.squares),
         )
         # Without directions there is nothing to extend.
-        lines = [(EXTENSION,)] * (EXTENSION in self.settings.shares) + [(GRAM, STEP)] * self.n_steps
-        lines += [(SECOND_MOMENT,)] * (SECOND_MOMENT in self.settings.shares)
+        lines = [(EXTENSION,)] * (EXTENSION in self.settings.shares) + [(GRAM, STEP)] * int(self.n_steps)
+        lines += [(SECOND_MOMENT,)] * self.has_residuals
         choices, n = with_popularity(choices, self.releaser, users, lines)
         self.n_steps -= lines[:n].count((GRAM, STEP))
-        self.has_residuals = (SECOND_MOMENT,) not in lines[:n]
+        self.has_residuals &= (SECOND_MOMENT,) not in lines[:n]
         self.lists = {"list_factors_": choices.item_factors, "list_weights_": choices.chosen.weights}
         some = np.sort(np.argsort(-frequencies.sums[choices.items], kind="stable")[:MOST_KEPT])
         self._keep_pairs(
