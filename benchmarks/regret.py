@@ -45,7 +45,7 @@ SOURCES: dict[str, Callable[[], discreet.Interactions]] = {
     **{name: partial(sparse.ratings_of, name, sparse.FOLDER) for name in ("anime", "movietweetings", "jester-2")},
 }
 CONSTANTS = (
-    *("BIAS_SPREAD", "FEATURE_BIAS", "COLUMN_SPREAD", "RESIDUAL_SPREAD", "SLOPE_BIAS", "SLOPE_POPULARITY", "COLUMN"),
+    *("BIAS_SPREAD", "FEATURE_BIAS", "COLUMN_SPREAD", "SLOPE_BIAS", "SLOPE_POPULARITY", "COLUMN"),
     *(
         "USER_PRIOR",
         "USER_CHOICES",

@@ -7,7 +7,7 @@ import numpy as np
 
 import discreet
 from discreet.models.als.estimate import ItemEstimate, ItemPosterior
-from discreet.models.als.knowledge import Knowledge, StepInformation, standing_of
+from discreet.models.als.knowledge import Knowledge, KnownMoment, StepInformation, standing_of
 from discreet.models.als.model import DPALS
 from discreet.models.als.moments import Directions, ItemFrequencies
 from discreet.privacy.releaser import Noisy
@@ -26,15 +26,15 @@ def known(m: int, precision: float) -> Knowledge:
     rng = np.random.default_rng(0)
     own = np.zeros(m), np.eye(5)
     steps = StepInformation(np.tile(precision * np.eye(5), (m, 1, 1)), np.full((m, 5), precision), own)
+    moment = KnownMoment(np.ones((3, 3)), np.arange(3), np.array([precision**-0.5 if precision else 1e9, 1.0]))
     return Knowledge(
         unit=1.0,
         users=np.append(rng.random(5), precision**-0.5 if precision else 1e9),
         frequencies=frequencies(m),
         bias=np.column_stack([rng.standard_normal(m), np.full(m, precision)]),
         items=np.column_stack([np.zeros(m), np.ones(m)]),
-        pairs=np.ones((3, 3)),
-        frequent=np.arange(3),
-        pairs_scale=np.array([precision**-0.5 if precision else 1e9, 1.0]),
+        chosen=moment,
+        residuals=moment,
         loadings=np.eye(3)[:, :2],
         standing=np.column_stack([rng.standard_normal((m, 2)), np.full(m, precision)]),
         steps=steps,
@@ -53,7 +53,7 @@ def test_pooling_with_nothing_is_the_new_release() -> None:
     assert np.allclose(pooled.values, bias.values)
     assert np.allclose(pooled.std, 0.5)
     pairs = Noisy(rng.standard_normal((4, 4)), 0.5)
-    assert np.allclose(nothing.second_moment(c, 1.0)(pairs, np.arange(4)).values, pairs.values)
+    assert np.allclose(nothing.chosen.pool(c, 1.0)(pairs, np.arange(4)).values, pairs.values)
     standing = Noisy(rng.standard_normal((m, 2)), 0.5)
     assert np.allclose(nothing.with_standing(standing, c, np.eye(2), 1.0).values, standing.values)
     items = ItemPosterior(rng.standard_normal((m, 5)), np.tile(np.eye(5), (m, 1, 1)))
@@ -76,8 +76,8 @@ def test_pooling_twice_the_same_halves_the_variance() -> None:
     assert np.allclose(twice.values, standing.values)
     assert np.allclose(twice.std**2, 0.125)
     pairs, size = Noisy(rng.standard_normal((3, 3)), 0.5), c.sums[:3].sum() ** 2 / c.n_users
-    kept = replace(before, pairs=pairs.values, pairs_scale=np.array([0.5, size]))
-    again = kept.second_moment(c, 1.0)(pairs, np.arange(3))
+    kept = replace(before, chosen=KnownMoment(pairs.values, np.arange(3), np.array([0.5, size])))
+    again = kept.chosen.pool(c, 1.0)(pairs, np.arange(3))
     assert np.allclose(again.values, pairs.values)
     assert np.isclose(again.std**2, 0.125)
 
@@ -87,8 +87,8 @@ def test_items_come_and_go() -> None:
     after = before.of_items(np.array([-1, 2, 0, -1, 3]))
     assert np.array_equal(after.bias[:, 1], [0, 2, 2, 0, 2])
     assert np.array_equal(after.bias[[1, 2, 4]], before.bias[[2, 0, 3]])
-    assert np.array_equal(np.sort(after.frequent), [1, 2])  # item 1, which was frequent, is gone
-    assert after.pairs.shape == (2, 2)
+    assert np.array_equal(np.sort(after.chosen.items), [1, 2])  # item 1, which was frequent, is gone
+    assert after.chosen.values.shape == (2, 2)
     assert not after.steps.precision[[0, 3]].any()
 
 

@@ -8,7 +8,7 @@ import pytest
 import discreet
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-from discreet.models.als.contributions import EXTENSION, GRAM, POPULARITY, SECOND_MOMENT, STEP, settings
+from discreet.models.als.contributions import EXTENSION, GRAM, POPULARITY, STEP, settings
 from discreet.models.base import Model
 from discreet.models.choices import LABELS
 from discreet.testing import ModelConformance
@@ -71,7 +71,7 @@ def test_shares_of_lists(n_users: int, mu: float, n_items: int) -> None:
     assert total == pytest.approx(1, rel=1e-12)
     lists, steps = sum(shared[label] for label in LABELS), shared[STEP][0]
     assert 0 < lists <= 0.28 + 1e-12
-    assert steps > 0.2
+    assert steps > 0.19
     assert settings(mu, n_items, 2 * n_users, lists=True).shares[LABELS[0]] >= shared[LABELS[0]]
 
 
@@ -114,12 +114,12 @@ def test_where_no_taste_is_found_other_lines_release_popularity(monkeypatch: Any
 
     other = few(("x", 1, 5.0)) if adjacency == "replace" else few()
     moved = replay(monkeypatch, make, few(("x", 0, 5.0)), other, adjacency=adjacency)
-    lines = {GRAM, STEP, SECOND_MOMENT} if n_items == 100 else {GRAM, STEP, EXTENSION}
+    lines, n = ({GRAM, STEP}, 5) if n_items == 100 else ({GRAM, STEP, EXTENSION}, 4)  # one more release of biases
     assert max(moved.values()) <= 1
     assert min(moved[label] for label in {*lines, *LABELS, POPULARITY}) >= 0.95, moved
     certificate = fits[0].statement().certificate
-    assert all(release.get("what") == POPULARITY for release in certificate["releases"][4:])
-    assert {release["label"] for release in certificate["releases"][4:]} == {*lines, *LABELS}
+    assert all(release.get("what") == POPULARITY for release in certificate["releases"][n:])
+    assert {release["label"] for release in certificate["releases"][n:]} == {*lines, *LABELS}
     assert f"{STEP} (released: {POPULARITY})" in str(fits[0].statement())
     model = fits[0]
     assert model.list_factors_.shape[1] == 1

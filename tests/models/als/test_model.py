@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from discreet.models.als.contributions import (
     EXTENSION,
     FOLDS,
     GRAM,
+    PAIRS,
     SECOND_MOMENT,
     STEP,
     USER_CHOICES,
@@ -28,6 +30,7 @@ from discreet.models.als.contributions import (
     ItemStep,
     Scale,
     own_moments,
+    own_residuals,
     settings,
 )
 from discreet.models.als.estimate import ItemPosterior
@@ -120,6 +123,91 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
     # Moments are nonnegative but never orthogonal: two people differ by less than the sqrt 10 that is charged.
     assert 0.6 <= found.pop(USERS) <= 0.85
     assert min(found.values()) >= 0.95, found
+
+
+def planned_for_steps(model: DPALS) -> list[str]:
+    """What was released under the lines of item steps, and of the second moment, in order."""
+    releases = [one for one in model.statement().certificate["releases"] if one["label"] in (SECOND_MOMENT, GRAM, STEP)]
+    return [one.get("what") or one["label"] for one in releases]
+
+
+def grouped(n_users: int, n_items: int) -> list[tuple[str, int, float]]:
+    """Half of the users like the odd items alone, the others the even ones."""
+    return [
+        (f"user {user:04}", item, 5.0 if (user + item) % 2 else 1.0)
+        for user in range(n_users)
+        for item in range(n_items)
+    ]
+
+
+@pytest.mark.parametrize("continued", [False, True])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_one_person_moves_a_second_moment_that_shows_tastes_by_its_bound(
+    monkeypatch: Any, adjacency: Any, continued: bool
+) -> None:
+    """It is released again in place of item steps, and so is that of weights.
+
+    Two who have no item in common are the furthest apart.
+    """
+    one, other = (("z", {item: 5.0 if item % 4 < 2 else 1.0 for item in range(at, at + 40)}) for at in (0, 40))
+
+    def data(*extra: tuple[str, dict[int, float]]) -> Interactions:
+        rows = grouped(60, 40) + [(name, item, value) for name, own in extra for item, value in own.items()]
+        return discreet.read(rows, items=list(range(80)), value_range=(1, 5))
+
+    def make() -> DPALS:
+        return DPALS(epsilon=50.0, delta=DELTA, adjacency=adjacency, n_steps=2)
+
+    before = make().fit(data(), ledger=seeded(50.0, adjacency=adjacency)) if continued else None
+
+    def fit(given: Interactions) -> Callable[[Any], Any]:
+        if before is None:
+            return lambda ledger: make().fit(given, ledger=ledger)
+        return lambda ledger: deepcopy(before).fit_more(given, ledger, epsilon=50.0, n_steps=2)
+
+    model = make().fit(data(one), ledger=seeded(50.0, adjacency=adjacency))
+    assert planned_for_steps(model) == [SECOND_MOMENT] * 3 + [PAIRS] * 2
+    neighbor = [other] if adjacency == "replace" else []
+    first = record(monkeypatch, fit(data(one)), None, adjacency=adjacency)
+    second = record(monkeypatch, fit(data(*neighbor)), first.answers, adjacency=adjacency)
+    found = moved(first, second)
+    assert max(found.values()) <= 1
+    assert min(found[label] for label in (SECOND_MOMENT, GRAM, STEP)) >= 0.95, found
+
+
+def test_what_would_show_no_tastes_makes_way_for_biases(monkeypatch: Any) -> None:
+    """Five people: the line of the second moment releases biases again, and item steps are made."""
+    data = world(5, 40)
+    model = DPALS(epsilon=1.0, delta=DELTA, n_steps=2).fit(data, ledger=seeded(1.0))
+    assert planned_for_steps(model) == [BIAS] + [GRAM, STEP] * 2
+    found = replay(
+        monkeypatch,
+        lambda: DPALS(epsilon=1.0, delta=DELTA, n_steps=2),
+        world(5, 40, ("x", {7: 1.0, 8: 5.0})),
+        data,
+        adjacency="add-remove",
+    )
+    assert max(found.values()) <= 1
+
+
+def test_going_on_pools_what_shows_tastes() -> None:
+    """Noise that hides tastes in each month does not hide them in all."""
+    ratings = discreet.datasets.synthetic_low_rank(3000, 60, 3, random_state=0)
+    train, _, test = discreet.splits.holdout(ratings, valid=0, test=0.1, random_state=0)
+
+    def error(model: Any) -> float:
+        return float(np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)))
+
+    ledger = discreet.Ledger(delta=DELTA, noise_source=InsecureSeededNoise(1))
+    model = DPALS(epsilon=1.0, delta=DELTA).fit(train, ledger=ledger)
+    before = error(model)
+    model.fit_more(train, ledger)
+    model.fit_more(train, ledger)
+    assert error(model) < 0.8 * before
+    assert (
+        model.known_residuals_scale_[0]
+        < 0.7 * DPALS(epsilon=1.0, delta=DELTA).fit(train, ledger=seeded(1.0)).known_residuals_scale_[0]
+    )
 
 
 @pytest.mark.parametrize("continued", [False, True])
@@ -307,15 +395,20 @@ def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any,
 
 def test_a_contribution_is_ones_own(seen: list[ItemStep]) -> None:
     """To the last bit, whatever is computed beside it: else others' contributions would move with it."""
-    data = discreet.datasets.movielens_like(300, 120, 12_000, random_state=0)
+    data = discreet.datasets.movielens_like(300, 420, 12_000, random_state=0)
     DPALS(epsilon=5.0, delta=DELTA, n_users_hint=10_000).fit(data, ledger=seeded(5.0))
     step = seen[-1]
     (whole,) = parts(data, data.values)
     grams, (entries, directions) = step.contribution(whole)
+    about = step.scale(whole)
+    base = step.items.bias
+    residuals = partial(own_residuals, a=step.frequencies.a, base=base, mean=step.mean, offset_penalty=3.0)
+    together = residuals(about)
     for user in range(0, data.n_users, 7):
         row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
         alone = UserBatch(np.array([0, row.stop - row.start]), data.indices[row], data.values[row])
         gram, (own, direction) = step.contribution(alone)
+        assert np.array_equal(residuals(step.scale(alone)), together[row])
         assert np.array_equal(own, entries[row])
         assert np.array_equal(direction, directions[user * FOLDS : (user + 1) * FOLDS])
         assert np.array_equal(gram[0], grams[user])
@@ -458,7 +551,7 @@ def test_tastes_without_biases_are_found() -> None:
 
 def test_item_steps_are_made_in_parts_where_tastes_are_found() -> None:
     """Only then; what they cost together is what was planned."""
-    tastes = discreet.datasets.synthetic_low_rank(3000, 150, 3, random_state=0)
+    tastes = discreet.datasets.synthetic_low_rank(3000, 420, 3, random_state=0)  # too many items for another moment
     plain = discreet.datasets.movielens_like(1000, 500, 30_000, random_state=0)
     for data, given, expected in (
         (tastes, {}, lambda planned: 1 + PARTS * (planned - 1)),
@@ -481,7 +574,7 @@ def test_item_steps_are_made_in_parts_where_tastes_are_found() -> None:
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 def test_one_person_moves_parts_of_steps_by_their_bound_and_no_more(monkeypatch: Any, adjacency: Any) -> None:
     """The first step has found strong tastes, so that later ones have more columns, and more noise each."""
-    made = discreet.datasets.synthetic_low_rank(3000, 150, 3, random_state=0)
+    made = discreet.datasets.synthetic_low_rank(3000, 420, 3, random_state=0)
     assert made.value_range is not None
     low, high = made.value_range
 
@@ -500,7 +593,7 @@ def test_one_person_moves_parts_of_steps_by_their_bound_and_no_more(monkeypatch:
     neighbor = data(high) if adjacency == "replace" else data()
     ledger = seeded(50.0, adjacency=adjacency)
     make().fit(data(low), ledger=ledger)
-    assert [event.label for event in ledger.events].count(STEP) > make().plan(150)[STEP].count
+    assert [event.label for event in ledger.events].count(STEP) > make().plan(420)[STEP].count
     found = replay(monkeypatch, make, data(low), neighbor, adjacency=adjacency)
     assert max(found.values()) <= 1
     assert found[STEP] >= 0.95, found
@@ -515,7 +608,7 @@ def test_random_columns_that_noise_explains_do_not_stay(monkeypatch: pytest.Monk
     monkeypatch.setattr(ItemPosterior, "probed", lambda *given: 0.04 if given[-1] < 4 else 0.0)  # not quite sure
     fitted = DPALS(epsilon=1.0, delta=1e-6, n_steps=6).fit(data, ledger=seeded(1.0))
     assert fitted.known_others_.shape[1] == 0
-    tastes = discreet.datasets.synthetic_low_rank(3000, 300, 3, random_state=0)
+    tastes = discreet.datasets.synthetic_low_rank(3000, 420, 3, random_state=0)
     fitted = DPALS(epsilon=5.0, delta=1e-6, n_steps=6).fit(tastes, ledger=seeded(5.0))
     assert fitted.known_others_.shape[1] > 0
 

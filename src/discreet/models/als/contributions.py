@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from discreet import kernels
-from discreet.engine.batches import FOLDS, scaled
+from discreet.engine.batches import FOLDS, scaled, weights
 from discreet.kernels import RowFunction, Table
 from discreet.models.als.estimate import ItemPosterior
 from discreet.models.als.moments import MAGNITUDES, STANDS_OUT, ItemFrequencies
@@ -26,6 +26,7 @@ from discreet.typing import Array
 
 USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "item weights", "item biases"
 SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step", "shared Gram"
+PAIRS = "second moment of weights"  # in place of another
 
 USERS_BOUND = math.sqrt(5)
 GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
@@ -36,6 +37,9 @@ USER_CHOICES = 7.0  # zeros that are averaged with the priors of a user's items
 # MovieLens 1M and 100K, anime and generated data: .12 to .18 and .1 to .15 differ by up to .25%.
 MOMENT_SHARE, DIRECTIONS_SHARE = 0.12, 0.15
 COMMON = 0.028  # about how large the directions are that are worth their cost, over the number of users
+LIFT = 2.0  # the most that residuals in a second moment are lengthened by; without a limit it is as good
+MOST_ITEMS = 400  # in a second moment: of histories; of residuals, if these are all items
+RESIDUAL_SHARE = 0.25  # of mu^2, for a second moment of residuals
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,17 @@ def moments(scale: kernels.Scale, reach: float) -> RowFunction:
     return RowFunction("moments", given, each=1, k=5 + MAGNITUDES, kind="whole")
 
 
+def own_residuals(batch: UserBatch, a: Array, base: Array, mean: float, offset_penalty: float) -> Array:
+    """A user's ratings about `base` and their own shrunken mean, times the weights of their items, and of length 1.
+
+    So users count equally, unless their ratings hardly differ: nobody's are lengthened by more than LIFT.
+    """
+    about = UserBatch(batch.indptr, batch.indices, batch.values - base[batch.indices])
+    x = weights(a, penalty=offset_penalty, mean=mean)(about)
+    found: Array = x * np.minimum(1 / np.maximum(np.sqrt(batch.row_sums(x**2)), 1e-300), LIFT)[batch.owners]
+    return found
+
+
 @dataclass(frozen=True)
 class ItemStep:
     """An item step: a user's regressions on the public items, and what these leave unexplained.
@@ -111,7 +126,15 @@ class ItemStep:
     shrink: float = 1.0
     lift: float = 1.0
 
-    def _contribution(self, clip: float) -> RowFunction:
+    @cached_property
+    def contribution(self) -> RowFunction:
+        """The b for the shared Gram matrix; and for each rating x_j, and the directions a of each user.
+
+        A user's x is scaled to the bound from above and, as far as `lift` allows, from below. If those whose ratings
+        hardly differ counted as much as others, skewed ratings would give items their medians, not their means. The b
+        of a fold is its vector, in which biases weigh at least 1, times the root of `shrink`, and of the fold's share
+        of the x.
+        """
         # A constant and the items' factors, and their priors. In single precision: noise is far larger.
         m, k = self.items.mean.shape
         table, prior = (Table.empty(m, k, np.float32) for _ in range(2))
@@ -125,27 +148,11 @@ class ItemStep:
             (table, prior, base, penalty, self.frequencies.a),
             prior_count=USER_CHOICES,
             bias_weight=self.bias_weight,
-            clip=clip,
+            clip=self.clip,
             lift=self.lift,
             shrink=math.sqrt(self.shrink),
             offset=max(1 / self.bias_weight, 1.0),
         )
-
-    @cached_property
-    def residuals(self) -> RowFunction:
-        """For each rating w_j e_j |A|: weight, residual, and length of its fold's vector A = (bias_weight, u)."""
-        return replace(self._contribution(0.0), kind="items")
-
-    @cached_property
-    def contribution(self) -> RowFunction:
-        """The b for the shared Gram matrix; and for each rating x_j, and the directions a of each user.
-
-        A user's x is scaled to the bound from above and, as far as `lift` allows, from below. If those whose ratings
-        hardly differ counted as much as others, skewed ratings would give items their medians, not their means. The b
-        of a fold is its vector, in which biases weigh at least 1, times the root of `shrink`, and of the fold's share
-        of the x.
-        """
-        return self._contribution(self.clip)
 
 
 def item_step(
@@ -213,7 +220,7 @@ class Settings:
         step_clip: The length of a user's contribution to an item step.
         n_directions: The most directions that are taken from the second moment.
         n_frequent: How many items are in it.
-        residual: Whether it is that of residuals, not of co-occurrences.
+        residual: Whether it is that of residuals on all items, not of co-occurrences.
         signal: mu times the number of users, as far as it is public.
     """
 
@@ -223,7 +230,7 @@ class Settings:
     bias_clip: float = 1.0
     step_clip: float = 0.3
     n_directions: int = 10
-    n_frequent: int = 400
+    n_frequent: int = MOST_ITEMS
     residual: bool = False
     signal: float = 0.0
 
@@ -235,7 +242,7 @@ class Settings:
             POPULARITY: 1.0,
             WEIGHTS: 1.0,
             BIAS: self.bias_clip,
-            SECOND_MOMENT: 0.64 if self.residual else 1.0,
+            SECOND_MOMENT: 1.0,
             **dict.fromkeys(LISTS, 1.0),
             EXTENSION: 1.0,
             STEP: self.step_clip,
@@ -266,11 +273,13 @@ class Settings:
             missing: What earlier fits could have spent on a second moment, and did not: the first makes up for it.
         """
         shares = {USERS: _share_of_users(self.signal), POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
-        if together.looks_for_directions and not together.residual:
+        if self.residual:
+            shares |= {SECOND_MOMENT: RESIDUAL_SHARE}
+        elif together.looks_for_directions:
             shares |= {SECOND_MOMENT: min(MOMENT_SHARE * missing, 2 * MOMENT_SHARE), EXTENSION: DIRECTIONS_SHARE}
         if self.lists:
-            shares = _with_lists(shares, self.signal, residual=False)
-        return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
+            shares = _with_lists(shares, self.signal, self.residual)
+        return replace(self, shares=_with_steps(shares, self.n_steps))
 
 
 def directions_stand_out(mu: float, n_frequent: int, share: float, size: float) -> bool:
@@ -323,13 +332,15 @@ def settings(
     # 0 at epsilon = 1 and 1 at epsilon = 10, for delta = 1e-5.
     budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
     shares = {USERS: _share_of_users(mu * n_users), POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
-    residual, n_frequent = n_items <= 400, min(n_items, 400)
-    share = 0.25 if residual else MOMENT_SHARE
-    pays = directions_stand_out(mu, n_frequent, share, 0.05 * n_users if residual else COMMON * n_users)
-    if pays:
-        shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: DIRECTIONS_SHARE}
+    residual, n_frequent = n_items <= MOST_ITEMS, min(n_items, MOST_ITEMS)
+    # A second moment of residuals is always in the plan: when the number of users is known, its line may release
+    # something else.
+    if residual:
+        shares |= {SECOND_MOMENT: RESIDUAL_SHARE}
+    elif directions_stand_out(mu, n_frequent, MOMENT_SHARE, COMMON * n_users):
+        shares |= {SECOND_MOMENT: MOMENT_SHARE, EXTENSION: DIRECTIONS_SHARE}
     if lists:
         shares = _with_lists(shares, mu * n_users, residual)
-    steps = n_steps or (2 if residual and pays else 5 + round(7 * budget_level))
+    steps = n_steps or 5 + round(7 * budget_level)
     shared = _with_steps(shares, steps)
     return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)

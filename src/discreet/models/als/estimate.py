@@ -21,7 +21,7 @@ from discreet.typing import Array
 # `benchmarks/regret.py --constants` prints.
 BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity predicts, before any is released
 FEATURE_BIAS = 0.2  # and of what a public feature adds to them
-COLUMN_SPREAD, RESIDUAL_SPREAD = 0.11, 0.05  # and of factors about what co-occurrences, or residuals, predict
+COLUMN_SPREAD = 0.11  # and of factors about what co-occurrences predict
 SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # 1 / variance of users' coefficients
 USER_PRIOR = 0.6  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
 OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix, which is truncated, says
@@ -64,6 +64,11 @@ def _bias_spread(release: Noisy | Pooled, frequencies: ItemFrequencies, before: 
     size = float((weights * c**2).sum())
     error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
     return max(ratio(float((weights * excess).sum()), size, error, BIAS_SPREAD**2, BIAS_SPREAD**2)[0], 1e-4)
+
+
+def user_priors(factors: Array, frequencies: ItemFrequencies) -> Array:
+    """The prior mean of the vectors of users who chose an item: users like what is similar to what they have."""
+    return USER_PRIOR * standardized(factors, frequencies)
 
 
 ByItem = tuple[Array, Array]  # a matrix for each item: a size (items), times the same matrix (k, k) for all
@@ -112,8 +117,8 @@ class ItemPosterior:
         return float(np.average((centered**2).sum(axis=1), weights=frequencies.sums))
 
     def priors(self, frequencies: ItemFrequencies) -> Array:
-        """The prior mean of the vectors of users who chose an item: users like what is similar to what they have."""
-        return USER_PRIOR * standardized(self.factors, frequencies)
+        """`user_priors` of its factors."""
+        return user_priors(self.factors, frequencies)
 
     @classmethod
     def from_bias(cls, release: Noisy | Pooled, frequencies: ItemFrequencies, features: Array) -> ItemPosterior:

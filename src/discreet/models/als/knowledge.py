@@ -98,6 +98,34 @@ class KnownPairs:
 
 
 @dataclass(frozen=True)
+class KnownMoment:
+    """A second moment that is kept.
+
+    Attributes:
+        values: Its values.
+        items: The numbers of its items.
+        scale: The standard deviation of its noise, and c^2 / n_users of these items, added up.
+    """
+
+    values: Array
+    items: Array
+    scale: Array
+
+    def of_items(self, place: Array) -> KnownMoment:
+        """In another catalog, where an item is at its place. -1: it is not there."""
+        place = place[self.items]
+        kept = place >= 0
+        return KnownMoment(self.values[np.ix_(kept, kept)], place[kept], self.scale)
+
+    def pool(self, frequencies: ItemFrequencies, inflation: float) -> KnownPairs:
+        """What is known of it, for the amount of data of today."""
+        std, size = self.scale
+        ratio = float(frequencies.sums[self.items].sum() ** 2 / frequencies.n_users / max(size, SAME))
+        precision = (std * ratio) ** -2 / inflation if len(self.items) else 0.0
+        return KnownPairs(ratio * self.values, places(self.items, len(frequencies.sums)), precision)
+
+
+@dataclass(frozen=True)
 class Knowledge:
     """What is kept of the releases, for the items of one catalog.
 
@@ -107,9 +135,8 @@ class Knowledge:
         frequencies: How often items occur.
         bias: Released item biases and their precision, (items, 2).
         items: Means and variances of item biases after all steps, (items, 2).
-        pairs: The second moment of the weights of frequent items, (frequent, frequent).
-        frequent: Their numbers.
-        pairs_scale: The standard deviation of the noise in `pairs`, and c^2 / n_users of these items, added up.
+        chosen: The second moment of the weights of frequent items.
+        residuals: That of residuals, of all items if it was released.
         loadings: Of the frequent items on the directions, (frequent, directions).
         standing: Where items stand on the directions, and the precision of that, (items, directions + 1).
         steps: What item steps have observed of (bias, slopes, features, directions, other columns).
@@ -122,9 +149,8 @@ class Knowledge:
     frequencies: ItemFrequencies
     bias: Array
     items: Array
-    pairs: Array
-    frequent: Array
-    pairs_scale: Array
+    chosen: KnownMoment
+    residuals: KnownMoment
     loadings: Array
     standing: Array
     steps: StepInformation
@@ -145,8 +171,7 @@ class Knowledge:
 
         place = np.full(len(self.bias) + 1, -1)
         place[at] = np.arange(len(at))
-        place = place[:-1][self.frequent]
-        kept = place >= 0
+        place = place[:-1]
         spread = np.append(self.others_variance, self.others_variance.mean(axis=0, keepdims=True), axis=0)[at]
         s = self.steps
         return replace(
@@ -154,9 +179,9 @@ class Knowledge:
             frequencies=self.frequencies.of_items(at),
             bias=moved(self.bias),
             items=moved(self.items),
-            pairs=self.pairs[np.ix_(kept, kept)],
-            frequent=place[kept],
-            loadings=self.loadings[kept],
+            chosen=self.chosen.of_items(place),
+            residuals=self.residuals.of_items(place),
+            loadings=self.loadings[place[self.chosen.items] >= 0],
             standing=moved(self.standing),
             steps=StepInformation(moved(s.precision), moved(s.information), (moved(s.own[0]), s.own[1])),
             others=moved(self.others),
@@ -167,8 +192,11 @@ class Knowledge:
         """Without the other columns, if what several fits have observed of them could be a fluctuation of the noise."""
         n = self.others.shape[1]
         k = self.steps.precision.shape[1] - n
-        if not n or self.steps.proves(k):
-            return self
+        return self if not n or self.steps.proves(k) else self.without_others()
+
+    def without_others(self) -> Knowledge:
+        """Without the other columns."""
+        k = self.steps.precision.shape[1] - self.others.shape[1]
         return replace(
             self, steps=self.steps.first(k), others=self.others[:, :0], others_variance=self.others_variance[:, :0]
         )
@@ -212,17 +240,10 @@ class Knowledge:
         values = (release.values / release.std**2 + old * self.bias[:, 0] * scale / c) / precision
         return Pooled(values, precision**-0.5)
 
-    def second_moment(self, frequencies: ItemFrequencies, inflation: float) -> KnownPairs:
-        """What is known of the second moment, for the amount of data of today."""
-        std, size = self.pairs_scale
-        ratio = float(frequencies.sums[self.frequent].sum() ** 2 / frequencies.n_users / max(size, SAME))
-        precision = (std * ratio) ** -2 / inflation if len(self.frequent) else 0.0
-        return KnownPairs(ratio * self.pairs, places(self.frequent, len(frequencies.sums)), precision)
-
     def between(self, found: Directions, n_items: int) -> Array:
         """How far users' places on new directions are their places on old ones, (old, new): correlations."""
         loadings = np.zeros((n_items, self.n_directions))
-        loadings[self.frequent] = self.loadings
+        loadings[self.chosen.items] = self.loadings
         if not (found.n and self.n_directions):
             return np.zeros((self.n_directions, found.n))
         left, values, right = np.linalg.svd(loadings.T @ found.places, full_matrices=False)

@@ -18,8 +18,8 @@ from discreet.data.catalogue import Catalogue, item_features, to_library
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.models.als.contributions import BIAS, GRAM, STEP, USER_CHOICES, USER_VECTOR, USERS, Settings, settings
-from discreet.models.als.estimate import BIAS_SPREAD, ItemPosterior
-from discreet.models.als.knowledge import Knowledge, StepInformation
+from discreet.models.als.estimate import BIAS_SPREAD, ItemPosterior, user_priors
+from discreet.models.als.knowledge import Knowledge, KnownMoment, StepInformation
 from discreet.models.als.moments import MAGNITUDES, ItemFrequencies, kernel_columns
 from discreet.models.als.training import Training
 from discreet.models.base import learned_by, require_ratings
@@ -61,7 +61,8 @@ class DPALS(PrivateModel):
     - item popularity and weights: each user's items, with weights of length 1 together (bound 1);
     - item biases: weighted, centered ratings (bound 1);
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), and where all
-      items stand on these (bound 1); or of their residuals when the catalog is small (bound .64);
+      items stand on these (bound 1); or, of at most 400 items, of users' residuals (bound 1). If that shows tastes, it
+      is released again in place of item steps, with one of weights (bound 1): u_i and v_j then follow from it alone;
     - with objective="both", what is chosen together and rated highly, for lists (bounds 1), as `DPSVD` does;
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
       of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
@@ -90,9 +91,9 @@ class DPALS(PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: Item steps, which share one budget; by default 5 to 16, by epsilon, or 2 where a small catalog's
-            residuals are used.
-        n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment.
+        n_steps: Item steps, which share one budget; by default 5 to 16, by epsilon.
+        n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment
+            of weights.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
             by "|"). They are public, and cost no privacy.
         adjacency: What neighboring data sets differ in: one user more or less ("add-remove"), or "replace".
@@ -119,6 +120,8 @@ class DPALS(PrivateModel):
     known_pairs_: Array = field(init=False)
     known_frequent_: Array = field(init=False)
     known_pairs_scale_: Array = field(init=False)
+    known_residuals_: Array = field(init=False)
+    known_residuals_scale_: Array = field(init=False)
     known_loadings_: Array = field(init=False)
     known_standing_: Array = field(init=False)
     known_steps_: Array = field(init=False)
@@ -180,13 +183,20 @@ class DPALS(PrivateModel):
         items = training.steps(mean, frequencies, items)
         (low, high), unit = training.scale.value_range, training.scale.unit
         n_jobs = training.releaser.n_jobs
-        size = math.sqrt(min(items.taste(frequencies), training.noise))  # at most what the other columns leave
-        kernel = kernel_columns(items.mean, frequencies.sums, n_jobs) * size
+        own, variance, kernel = items.factors, items.variance, np.zeros((len(items.mean), 0))
+        if (tastes := training.tastes) is not None:
+            # The penalty of users' vectors is that of a variance of 1 / USER_VECTOR.
+            own = math.sqrt(USER_VECTOR) * np.column_stack([own * tastes.sizes, tastes.columns])
+            scale = USER_VECTOR * np.append(1 / USER_VECTOR, np.square(tastes.sizes))
+            variance = np.column_stack([variance * scale, USER_VECTOR * tastes.variance])
+        else:
+            size = math.sqrt(min(items.taste(frequencies), training.noise))  # at most what the other columns leave
+            kernel = kernel_columns(items.mean, frequencies.sums, n_jobs) * size
         return {
-            "item_factors_": np.column_stack([items.factors, kernel]) * unit,
+            "item_factors_": np.column_stack([own, kernel]) * unit,
             "item_bias_": items.bias * unit,
-            "item_variance_": items.variance * unit**2,
-            "item_prior_": items.priors(frequencies),
+            "item_variance_": variance * unit**2,
+            "item_prior_": user_priors(own, frequencies),
             "item_weights_": np.column_stack([frequencies.a, frequencies.variance]),
             "popularity_": frequencies.sums / frequencies.a,
             **training.lists,
@@ -259,7 +269,8 @@ class DPALS(PrivateModel):
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             training = Training.of(releaser, self._continued(more, ratings.n_items), ratings)
-            training.known, training.noise = self._known(ratings.catalogue), self._noise
+            training.known = self._known(ratings.catalogue)
+            training.noise = 1.0 if self._shows_tastes else self._noise  # a model without tastes leaves more
             return self._learned(training, *training.begin(item_features(ratings.catalogue, self.features or ())))
 
         with more._readied(ratings, reading) as table:
@@ -287,9 +298,12 @@ class DPALS(PrivateModel):
             frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
             bias=self.known_bias_,
             items=np.column_stack([self.item_bias_ / self.unit_, self.item_variance_[:, 0] / self.unit_**2]),
-            pairs=self.known_pairs_.astype(np.float64),
-            frequent=self.known_frequent_,
-            pairs_scale=self.known_pairs_scale_,
+            chosen=KnownMoment(self.known_pairs_.astype(np.float64), self.known_frequent_, self.known_pairs_scale_),
+            residuals=KnownMoment(
+                self.known_residuals_.astype(np.float64),
+                np.arange(len(self.known_residuals_)),
+                self.known_residuals_scale_,
+            ),
             loadings=self.known_loadings_,
             standing=self.known_standing_,
             steps=StepInformation(steps[:, :, :-1], steps[:, :, -1], own),
@@ -315,7 +329,7 @@ class DPALS(PrivateModel):
         shares = self._settings(len(uncertainty)).shares
         steps, biases = cast("tuple[float, int]", shares[STEP])[0], cast("float", shares[BIAS])
         # The release of biases says how far an item stands out of noise; item steps have so much more of the budget.
-        information = self.known_bias_[:, 1] * (1 + steps / biases)
+        information = self.known_bias_[:, 1] * (1 if self._shows_tastes else 1 + steps / biases)
         order = np.argsort(-uncertainty, kind="stable")
         table = self.catalogue_.take(order).to_arrow()
         columns = {
@@ -340,7 +354,7 @@ class DPALS(PrivateModel):
         ):
             raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
         f, d = len(self.known_frequent_), self.known_loadings_.shape[-1]
-        n_lists = self.list_factors_.shape[-1]
+        n_lists, q = self.list_factors_.shape[-1], min(len(self.known_own_), k + 1)
         expected = {
             "list_factors_": (m, n_lists if self.objective == "both" else 0),
             "list_weights_": (m,),
@@ -348,10 +362,12 @@ class DPALS(PrivateModel):
             "known_bias_": (m, 2),
             "known_pairs_": (f, f),
             "known_pairs_scale_": (2,),
+            "known_residuals_": (m, m) if self.known_residuals_.size else (0, 0),
+            "known_residuals_scale_": (2,),
             "known_loadings_": (f, d),
             "known_standing_": (m, d + 1),
-            "known_steps_": (m, k + 1, k + 2),
-            "known_own_": (k + 1, k + 1),
+            "known_steps_": (m, q, q + 1),
+            "known_own_": (q, q),
             "known_own_size_": (m,),
         }
         wrong = [name for name, shape in expected.items() if getattr(self, name).shape != shape]
@@ -364,6 +380,11 @@ class DPALS(PrivateModel):
     def _noise(self) -> float:
         """`Training.noise` after the last step."""
         return self.vector_penalty_ / USER_VECTOR
+
+    @property
+    def _shows_tastes(self) -> bool:
+        """Whether tastes are those that a second moment of residuals shows, and not of item steps."""
+        return bool(len(self.known_own_) <= self.item_prior_.shape[1])
 
     @property
     def _n_kernel(self) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
+from discreet.models.eigen import clear_of, edge_of_rows
 from discreet.models.taste import Spectrum
 from discreet.parallel import over_blocks, single_threaded_blas
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
@@ -23,6 +24,9 @@ SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
 MAGNITUDES = 24  # of the variance of a user's ratings: from the square of half their range down, by factors of 4
 STANDS_OUT = 4.0  # noise standard deviations: of as many numbers as MAGNITUDES, noise alone is never that large
 LEAST_UNIT = 2.0**-MAGNITUDES  # of half the range of ratings: the unit of ratings that are all the same
+MOST_COLUMNS = 64  # of tastes that a second moment of residuals shows
+LEAST_NOISE = 0.02  # of residuals, over their variance
+SETTLED = 1e-3  # change of that, below which it is final
 LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
 
 
@@ -215,12 +219,12 @@ def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
 # -- directions of taste
 
 
-def _leading(matrix: Array, edge: float, n: int, skip: int) -> tuple[Array, Array]:
-    """Eigenvalues above the noise's edge, with the inflation by noise undone, and their eigenvectors."""
+def _leading(matrix: Array, edge: float, n: int) -> tuple[Array, Array]:
+    """Eigenvalues above the noise's edge but the first, with the inflation by noise undone, and their eigenvectors."""
     m = len(matrix)
     with single_threaded_blas():
-        values, vectors = eigh(matrix, subset_by_index=[max(m - n - skip, 0), m - 1])
-    values, vectors = values[::-1][skip:], vectors[:, ::-1][:, skip:]
+        values, vectors = eigh(matrix, subset_by_index=[max(m - n - 1, 0), m - 1])
+    values, vectors = values[::-1][1:], vectors[:, ::-1][:, 1:]
     kept = values > LEAST_EIGENVALUE * edge
     return without_noise(values[kept], edge), vectors[:, kept]
 
@@ -248,7 +252,7 @@ class Directions:
         c = frequencies.sums[frequent]
         damped = c / (c + 0.4 * frequencies.sums.mean())  # there is little to see in rarer items
         edge = moment.std * float(np.sqrt(2 * (damped**4).sum()))
-        values, vectors = _leading(damped[:, None] * moment.values * damped, edge, most, skip=1)
+        values, vectors = _leading(damped[:, None] * moment.values * damped, edge, most)
         loadings, places = np.zeros((2, len(frequencies.sums), len(values)))
         sizes = np.sqrt(values / frequencies.n_users)
         loadings[frequent] = vectors * damped[:, None] / sizes
@@ -282,17 +286,97 @@ def standardized(columns: Array, frequencies: ItemFrequencies) -> Array:
     return columns / np.maximum(np.sqrt(np.average(columns**2, axis=0, weights=frequencies.sums)), 1e-9)
 
 
-def residual_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequencies, n: int) -> Array:
-    """Item columns: what users rate higher, or lower, together than their biases say.
+@dataclass(frozen=True)
+class Tastes:
+    """What a second moment of residuals shows: a Gaussian model of them, y_j = sizes . (factors_j) . z + columns_j . u.
 
-    If residuals are u . v with users' u of unit variance, the second moment of w e at (j, k) is v_j . v_k times the
-    sum over users of w_j w_k, which is about c_j c_k / (number of users). This gives the scale of v.
+    Attributes:
+        columns: (items, k), for users' u of variance 1: what they rate higher, or lower, together.
+        variance: Of each of their numbers.
+        sizes: The standard deviations of users' z along the columns that were known before.
+        noise: The variance of ratings that is left.
+        n_clear: How many columns stand out of the noise.
     """
-    edge = float(noise_edge(moment.std, len(frequent)))
-    values, vectors = _leading(moment.values, edge, n, skip=0)
-    columns = np.zeros((len(frequencies.sums), len(values)))
-    columns[frequent] = vectors * np.sqrt(values * frequencies.n_users) / frequencies.sums[frequent, None]
-    return columns
+
+    columns: Array
+    variance: Array
+    sizes: Array
+    noise: float
+    n_clear: int
+
+    @classmethod
+    def of(cls, moment: Noisy, frequencies: ItemFrequencies, factors: Array, pairs: Noisy | None = None) -> Tastes:
+        """From the sum over n users of x x^T, where x are their residuals times weights, and of length 1.
+
+        With residuals of variance 1 that are V u + noise of variance s, it is v_j . v_k times the same sum of weights,
+        `pairs`. That is about w_j w_k with w_j = c_j / sqrt(n), and what it is exactly may be released, too. The
+        diagonal has `squares` in place of w_j^2, so it is scaled; and s w_j^2 is subtracted. Around what is left there
+        is noise: that of the release, and that of n users, whose products vary by what is not explained of their
+        ratings. Eigenvalues that stand out are shrunk by what noise did to them, and s is what they leave. As long as
+        it falls, more may stand out. A third of the eigenvalues says how large s is.
+
+        The others are shrunk, too: as if they were noise and a matrix whose entries are as large as the excess says.
+        """
+        m, n, std = len(moment.values), frequencies.n_users, moment.std
+        most, (own, together) = min(MOST_COLUMNS, 2 * m // 3), _weights(pairs, frequencies)
+        squares, chance = frequencies.sums**2 / n, edge_of_rows(own)
+        total = float(squares.sum())
+        # Without `pairs`, `own` is too rough: users with one item may be most of what a popular one has.
+        variances = np.ones(m) if pairs is None else np.diagonal(moment.values) / own
+        variances = variances - np.average(variances, weights=squares) + 1
+        matrix, left, before = moment.values / together, 1.0, math.inf
+        while before - left > SETTLED:
+            np.fill_diagonal(matrix, squares * (variances - left))
+            edge = math.hypot(noise_edge(std, m), chance * (1 - min(total / n, 1.0) * (1 - left)))
+            with single_threaded_blas():
+                values, vectors = eigh(matrix)
+            values, vectors = values[::-1], vectors[:, ::-1]
+            k = min(int(np.count_nonzero(values > clear_of(edge, m))), most)
+            clear, before = np.sqrt(values[:k] ** 2 - edge**2), left
+            left = min(max(1 - float(clear.sum()) / total, LEAST_NOISE), before)
+        rest = matrix - (vectors[:, :k] * clear) @ vectors[:, :k].T
+        sizes, found = _sizes(rest, np.sqrt(squares)[:, None] * factors, edge / math.sqrt(2 * m))
+        excess = min(max(float(np.var(values[k:])) - edge**2 / 4, 0.0), (before * total / m) ** 2 / 4)
+        values = np.append(clear, excess / (excess + edge**2 / 4) * np.maximum(values[k:most], 0))
+        vectors, values = vectors[:, :most][:, values > 0], values[values > 0]
+        # What is not known of a column, over the square of what is: more, if an item is rarer than others.
+        doubt, squares, usual = (edge / 2 / values) ** 2, squares[:, None], total / m
+        columns = vectors * np.sqrt(values * squares) * (1 + doubt) / (squares + doubt * usual)
+        variance = values / total * doubt * usual / (squares + doubt * usual)
+        return cls(columns, variance, sizes, max(left - found / total, LEAST_NOISE), k)
+
+
+def _weights(pairs: Noisy | None, frequencies: ItemFrequencies) -> tuple[Array, Array]:
+    """The sums of users' squared weights; and how often two items occur together, over what independent ones would.
+
+    Where that is less, it is 1: dividing by it would raise noise above its edge. What `pairs` differs from expectations
+    by is shrunk, and without it they are all there is.
+    """
+    squares = frequencies.sums**2 / frequencies.n_users
+    expected = np.sqrt(np.outer(squares, squares))
+    if pairs is None or len(squares) < 2:
+        return frequencies.squares, np.ones_like(expected)
+    np.fill_diagonal(expected, frequencies.squares)
+    own, excess = np.eye(len(squares), dtype=bool), pairs.values - expected
+    for which, noise in ((own, pairs.std**2), (~own, pairs.std**2 / 2)):
+        excess[which] *= max(1 - noise / float(np.mean(excess[which] ** 2)), 0.0)
+    found = np.maximum(excess / expected, 0)
+    np.fill_diagonal(found, 0)
+    return np.maximum(frequencies.squares + np.diagonal(excess), squares), 1 + found
+
+
+def _sizes(matrix: Array, columns: Array, error: float) -> tuple[Array, float]:
+    """How far users vary along given columns, one after another, by what a noisy matrix shows; and that, added up."""
+    sizes, total, matrix = np.zeros(columns.shape[1]), 0.0, matrix.copy()
+    for at, column in enumerate(columns.T):
+        square = float(column @ column)
+        if not square:
+            continue
+        along = float(column @ matrix @ column) / square
+        variance = max(ratio(along, square, error, 0.0, 1.0)[0], 0.0)
+        matrix -= variance * np.outer(column, column)
+        sizes[at], total = math.sqrt(variance), total + variance * square
+    return sizes, total
 
 
 # -- columns for tastes that are not linear in what is known of the items: they cost no privacy

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.engine import Blocks
-from discreet.engine.batches import equal_weights, shared_users, standing, user_batches, weights
+from discreet.engine.batches import dense_users, equal_weights, shared_users, standing, user_batches, weights
 from discreet.kernels import RowFunction
 from discreet.models.als.contributions import (
     BIAS,
@@ -19,6 +19,7 @@ from discreet.models.als.contributions import (
     EXTENSION,
     GRAM,
     MOMENT_SHARE,
+    PAIRS,
     POPULARITY,
     SECOND_MOMENT,
     STEP,
@@ -30,12 +31,12 @@ from discreet.models.als.contributions import (
     Settings,
     directions_stand_out,
     own_moments,
+    own_residuals,
 )
 from discreet.models.als.estimate import (
     COLUMN,
     COLUMN_SPREAD,
     PROBE_SPREAD,
-    RESIDUAL_SPREAD,
     USER_SQUARE,
     ByItem,
     ItemEstimate,
@@ -43,15 +44,7 @@ from discreet.models.als.estimate import (
     Observation,
 )
 from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, StepInformation, standing_of
-from discreet.models.als.moments import (
-    CHANGE,
-    MAGNITUDES,
-    Directions,
-    ItemFrequencies,
-    Pooled,
-    UserStatistics,
-    residual_columns,
-)
+from discreet.models.als.moments import CHANGE, MAGNITUDES, Directions, ItemFrequencies, Pooled, Tastes, UserStatistics
 from discreet.models.choices import LABELS as LISTS
 from discreet.models.choices import Choices, learn_choices, with_popularity
 from discreet.models.eigen import places
@@ -59,7 +52,7 @@ from discreet.models.grading import SLOPE, Grading
 from discreet.models.liked import Liked
 from discreet.models.liked import mean as mean_of
 from discreet.privacy import GramSum, OuterSum, Releaser, VectorSum
-from discreet.privacy.releaser import Noisy
+from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
@@ -77,6 +70,7 @@ COLUMN_SIGNAL = 80.0
 # Of what is lost as users' means and their spread are not known exactly, over the variance of a rating: where another
 # release of them takes off more than this, half a percent of the error, it is worth more than item steps.
 TOLERANCE = 0.01
+LEAST_TASTE = 1 / 8  # of what ratings vary by: with less, hardly any direction of taste can be expected
 PARTS = 3  # into which each item step is divided once the first has found strong tastes that no column explains
 GRAM_FILL = 0.5  # how much of GRAM_CLIP an average user may fill, by the steps before: with more, many are truncated
 
@@ -100,6 +94,7 @@ class Training:
     inflation: float = 1.0
     n_steps: Fraction = Fraction(0)  # item steps: fewer than planned if other releases take the lines of some
     has_residuals: bool = False  # whether their second moment has its line
+    tastes: Tastes | None = None  # what that shows; then there are no item steps
     first_other: int = 0  # the first column that is neither a slope, a feature nor a direction
 
     @classmethod
@@ -130,6 +125,7 @@ class Training:
         mean, frequencies = self._start()
         n_features, known = features.shape[1], self.known
         columns, between = np.zeros((self.ratings.n_items, 0)), np.zeros((known.n_directions if known else 0, 0))
+        self._keep_residuals(np.zeros((0, 0)), 0.0, frequencies)
         spared = self._spared(frequencies)
         bias = self._bias(frequencies, mean, *spared)
         self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
@@ -145,8 +141,9 @@ class Training:
         items = items.with_columns(columns * COLUMN**-0.5, COLUMN_SPREAD**2)
         n = items.mean.shape[1]
         if self.has_residuals:
-            items = self._with_residual_directions(items, frequencies, mean)
+            self.tastes = self._tastes(items, frequencies, mean)
         if known is not None:
+            known = known if self.tastes is None else known.without_others()
             items = items.with_columns(known.others, known.others_variance)
             steps = known.steps.changed(known.columns(between, n_features), self.inflation, self._rescaled)
             self.known = replace(known, steps=steps)
@@ -159,9 +156,13 @@ class Training:
         return self.known.unit / self.scale.unit if self.known else 1.0
 
     def _spared(self, frequencies: ItemFrequencies) -> tuple[str, ...]:
-        """The lines of directions, if there are too few users for these to stand out: fewer than the plan expected."""
+        """The lines of directions, or of tastes, if there are too few users for these to stand out."""
         s, mu = self.settings, self.releaser.reservation.plan.cost.mu or 0.0
-        if self.known is not None or s.lists or s.residual or not s.looks_for_directions:
+        if s.residual:
+            spared = self.has_residuals and not self._may_show_tastes(frequencies)
+            self.has_residuals &= not spared
+            return (SECOND_MOMENT,) * spared
+        if self.known is not None or s.lists or not s.looks_for_directions:
             return ()
         found = directions_stand_out(mu, s.n_frequent, MOMENT_SHARE, COMMON * frequencies.n_users)
         return () if found else (SECOND_MOMENT, EXTENSION)
@@ -188,6 +189,10 @@ class Training:
         size = float(frequencies.sums[frequent].sum() ** 2 / frequencies.n_users)
         self.kept |= {"known_pairs_": pairs.astype(np.float32), "known_frequent_": frequent}
         self.kept["known_pairs_scale_"] = np.array([std, size])
+
+    def _keep_residuals(self, moment: Array, std: float, frequencies: ItemFrequencies) -> None:
+        size = float(frequencies.sums.sum() ** 2 / frequencies.n_users)
+        self.kept |= {"known_residuals_": moment.astype(np.float32), "known_residuals_scale_": np.array([std, size])}
 
     def _keep_standing(self, loadings: Array, standing: Array) -> None:
         self.kept |= {"known_loadings_": loadings, "known_standing_": standing}
@@ -362,9 +367,9 @@ class Training:
         return Noisy(values / precision, math.sqrt(float(np.mean(1 / precision))))
 
     def _known_moment(self, frequencies: ItemFrequencies) -> KnownPairs | None:
-        if self.known is None or not len(self.known.frequent):
+        if self.known is None or not len(self.known.chosen.items):
             return None
-        return self.known.second_moment(frequencies, self.inflation)
+        return self.known.chosen.pool(frequencies, self.inflation)
 
     def _directions(self, mean: float, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
         """Where items stand on directions of taste, from what is liked together; and `Knowledge.between`."""
@@ -395,14 +400,54 @@ class Training:
         self._keep_standing(loadings, standing_of(release, frequencies))
         return found.columns(release, frequencies), between
 
-    def _with_residual_directions(
-        self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float
-    ) -> ItemPosterior:
-        s = self.settings
-        moment, frequent = self._second_moment(
-            frequencies, self._rows, self._step(items, frequencies, mean, 0.5).residuals
+    def _may_show_tastes(self, frequencies: ItemFrequencies) -> bool:
+        """Whether a direction with LEAST_TASTE of the residuals would stand out of their second moment."""
+        std = self.releaser.noise(SECOND_MOMENT, self._residuals).std
+        pool = self._known_residuals(frequencies)
+        edge = float(noise_edge(std if pool is None else pool.std(std), self.ratings.n_items))
+        return edge / 2 < LEAST_TASTE * float((frequencies.sums**2).sum()) / frequencies.n_users
+
+    @property
+    def _residuals(self) -> GramSum:
+        return GramSum(self.ratings.n_items, self.settings.bounds[SECOND_MOMENT])
+
+    def _known_residuals(self, frequencies: ItemFrequencies) -> KnownPairs | None:
+        if self.known is None or not len(self.known.residuals.items):
+            return None
+        return self.known.residuals.pool(frequencies, self.inflation)
+
+    def _again(self, label: str, what: str, *given: Any) -> list[Noisy]:
+        """Releases of a statistic under the lines of item steps, or the parts of them that are left."""
+        whole, rest = divmod(self.n_steps, 1)
+        found: list[Noisy] = []
+        for n, parts in ((whole, 1), (rest * PARTS, PARTS)):
+            found += self.releaser.release_repeatedly([label] * int(n), *given, what=what, parts=parts) if n else []
+        return found
+
+    def _tastes(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float) -> Tastes | None:
+        """What the second moment of residuals shows, if it shows any taste: then it takes the lines of item steps, too.
+
+        An item step tells more of directions that few ratings vary along; but it has to know them first.
+        """
+        users, pool = self._users(dense_users(self.ratings.n_items)), self._known_residuals(frequencies)
+        contribution = partial(
+            own_residuals, a=frequencies.a, base=items.bias, mean=mean, offset_penalty=self.offset_penalty
         )
-        return items.with_columns(residual_columns(moment, frequent, frequencies, s.n_directions), RESIDUAL_SPREAD**2)
+        given = self._residuals, users, contribution
+        release = self.releaser.release(SECOND_MOMENT, *given)
+
+        def shown(pairs: Noisy | None = None) -> Tastes:
+            moment = release if pool is None else pool(release, np.arange(self.ratings.n_items))
+            self._keep_residuals(moment.values, moment.std, frequencies)
+            return Tastes.of(moment, frequencies, items.factors, pairs)
+
+        if not (tastes := shown()).n_clear:
+            return None
+        if self.n_steps:
+            release = mean_of([release, *self._again(STEP, SECOND_MOMENT, *given)])
+            tastes = shown(mean_of(self._again(GRAM, PAIRS, self._residuals, self._rows, weights(frequencies.a))))
+        self.n_steps, self.noise = Fraction(0), tastes.noise
+        return tastes
 
 
 @dataclass
