@@ -176,14 +176,14 @@ def test_one_person_moves_a_second_moment_that_shows_tastes_by_its_bound(
 
 
 def test_what_would_show_no_tastes_makes_way_for_biases(monkeypatch: Any) -> None:
-    """Five people: the line of the second moment releases biases again, and item steps are made."""
-    data = world(5, 40)
-    model = DPALS(epsilon=1.0, delta=DELTA, n_steps=2).fit(data, ledger=seeded(1.0))
+    """Too few people: the line of the second moment releases biases again, and item steps are made."""
+    data = world(300, 40)
+    model = DPALS(epsilon=2.0, delta=DELTA, n_steps=2).fit(data, ledger=seeded(2.0))
     assert planned_for_steps(model) == [BIAS] + [GRAM, STEP] * 2
     found = replay(
         monkeypatch,
-        lambda: DPALS(epsilon=1.0, delta=DELTA, n_steps=2),
-        world(5, 40, ("x", {7: 1.0, 8: 5.0})),
+        lambda: DPALS(epsilon=2.0, delta=DELTA, n_steps=2),
+        world(300, 40, ("x", {7: 1.0, 8: 5.0})),
         data,
         adjacency="add-remove",
     )
