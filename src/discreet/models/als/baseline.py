@@ -11,7 +11,7 @@ from discreet import kernels
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.kernels import Table
-from discreet.models.als.contributions import USER_CHOICES, moments
+from discreet.models.als.contributions import MOST_ITEMS, USER_CHOICES, moments
 from discreet.models.als.estimate import ItemPosterior
 from discreet.models.als.moments import ItemFrequencies, UserStatistics, kernel_columns
 from discreet.models.base import NotPrivateModel
@@ -23,6 +23,7 @@ from discreet.typing import Array
 from discreet.validation import Count, NotNegative, Positive, Seed
 
 EXPLICIT, IMPLICIT = (16, 12.0, 0.0), (64, 6.0, 0.2)  # rank, regularization, global penalty: good on MovieLens 1M
+FEW_ITEMS_RANK = 64  # at most, where all items are rated by many: with estimated variances, more columns do little harm
 BIAS_PENALTY, EXPONENT = 1.0, 0.5
 PENALTIES = ("regularization", "bias_regularization", "user_exponent", "item_exponent", "global_penalty")
 START = 0.1  # size of the random item vectors that estimation starts from, where ratings spread by about 1
@@ -64,7 +65,8 @@ class ALS(NotPrivateModel):
         5
 
     Args:
-        rank: The length of the vectors; by default 16 for ratings and 64 for implicit feedback.
+        rank: The length of the vectors; by default 16 for ratings and 64 for implicit feedback. With estimated
+            penalties and at most 400 items, as many as there are, at most 64.
         regularization: Weight of the vectors' squared lengths; by default 12 for ratings, 6 for implicit feedback. With
             biases it is estimated, like the four below, unless one of the five is given.
         bias_regularization: Weight of the squared biases; by default 1.
@@ -212,7 +214,8 @@ class _Estimation:
 
     def __init__(self, model: ALS, ratings: Interactions) -> None:
         self.model, self.kind = model, np.dtype(model.dtype)
-        rank = EXPLICIT[0] if model.rank is None else model.rank
+        few = min(FEW_ITEMS_RANK, ratings.n_items) if ratings.n_items <= MOST_ITEMS else EXPLICIT[0]
+        rank = few if model.rank is None else model.rank
         columns, mean = ratings.by_item, ratings.values.mean(dtype=np.float64)
         half = max(float(np.abs(ratings.values - mean).max()), 1e-30)  # ratings that are all the same have none
         rows = [(one.indptr, one.indices, (one.values - mean) / half) for one in (ratings, columns)]
