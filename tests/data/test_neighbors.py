@@ -30,8 +30,8 @@ import discreet
 from discreet.data.catalogue import Ids
 from discreet.data.readers import Recipe
 from discreet.data.sources import choose
-from discreet.data.spark import read_partition
-from discreet.data.texts import Csv, Json, as_missing
+from discreet.data.spark import divided, read_partition
+from discreet.data.texts import Csv, Json
 from discreet.errors import DataError
 
 Record = dict[Any, dict[Any, tuple[float, Any]]]
@@ -281,8 +281,8 @@ def test_thousands_of_neighboring_files(seed: int, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_partition_of_spark_reads_rows_as_one_machine_does(seed: int, tmp_path: Path) -> None:
-    """What Spark hands over are rows, in any order; they are cleaned and compressed by the same code."""
+def test_a_partition_of_spark_reads_lines_as_one_machine_does(seed: int, tmp_path: Path) -> None:
+    """What Spark hands over are lines, in any order; they are divided and parsed by the same code."""
     rng, compared = random.Random(seed), 0
     for _ in range(60):
         made = case(rng, raw=True)
@@ -301,9 +301,8 @@ def test_a_partition_of_spark_reads_rows_as_one_machine_does(seed: int, tmp_path
         names = text.names if isinstance(text, Csv) else None
         columns = choose(names, user="user", item="item", value="rating", time="timestamp")
         rng.shuffle(lines)
-        wanted = columns.wanted(lenient=True)
-        block = b"\n".join([*(line.removesuffix(b"\r") for line in lines), b""])
-        rows = as_missing(text.rows(block, wanted.names)[0], wanted)
+        batch = pa.RecordBatch.from_arrays([pa.array(lines, pa.binary()).view(pa.string())], names=["value"])
+        rows = divided(batch, text, columns.wanted(lenient=True))
         there, _ = read_partition(Recipe(columns, Ids(items), bounds, **policies), [rows])
         here = outcome(path, policies | {"value_range": bounds, "items": items, "time": "timestamp"})
         if isinstance(here, DataError):  # no row is left

@@ -318,4 +318,4 @@ def test_a_table_in_spark_is_refused() -> None:
     from discreet.data.spark import _catalogue
 
     with pytest.raises(DataError, match="one machine"):
-        _catalogue(None, None, "private")  # type: ignore[arg-type]
+        _catalogue(None, None, "private", written=False)  # type: ignore[arg-type]

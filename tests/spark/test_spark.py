@@ -123,22 +123,48 @@ def test_a_table_by_its_name(table: Any) -> None:
     ratings.unpersist()
 
 
-def test_parquet_files_are_read_where_they_are(spark: Any, table: Any, tmp_path: Path) -> None:
-    """No folder is a column."""
-    table.write.parquet(f"{tmp_path}/user=zed/r.parquet")
-    ratings = discreet.read(f"{tmp_path}/user=zed/*.parquet", engine="spark", **PUBLIC)
-    assert ratings.report.rows == len(DATA)
-    ratings.unpersist()
+HEADER, PEOPLE = (
+    "user,item,rating,date\n",
+    "".join(f"u{n % 90},{n % 50 + 1},{n % 4 + 1},2020-01-02\n" for n in range(900)),
+)
+TEXTS = {
+    "user=zed/r[1].csv": HEADER
+    + PEOPLE
+    + '007,1,5,3\n7,2,4,3\n"u1",49,5,3\nabc,3,2,3\nevil,"1\n5,1\nx,1,5,01/13/2020\n',
+    "r.jsonl": "".join(f'{{"user": {n - 300}, "item": {n % 50 + 1}, "rating": {n % 4 + 1}}}\n' for n in range(600))
+    + "{\n",
+}
 
 
-def test_what_spark_must_not_be_asked(spark: Any) -> None:
+@pytest.mark.parametrize("name", TEXTS)
+def test_text_files_are_read_as_anywhere(spark: Any, name: str, tmp_path: Path) -> None:
+    """No type is guessed, no folder is a column, a name is that of one file, and a line is a row."""
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(TEXTS[name])
+    (path.parent / "r1.csv").write_text(HEADER + "somebody,4,1,1\n" * 100)
+    given: dict[str, Any] = {**PUBLIC, "on_invalid": "drop", "on_duplicate": "mean"}  # rows have no order there
+    there, here = discreet.read(str(path), engine="spark", **given), discreet.read(path, **given)
+    assert (there.report.rows, there.report.dropped) == (here.report.rows, here.report.dropped)
+    model = discreet.DPALS.as_published(**BUDGET, rank=3, n_steps=1, preprocess=False, item_fraction=1.0)
+    expected = discreet.DPALS.as_published(**BUDGET, rank=3, n_steps=1, preprocess=False, item_fraction=1.0)
+    assert same(model.fit(there, ledger=seeded()), expected.fit(here, ledger=seeded()))
+    there.unpersist()
+    with pytest.raises(DataError, match="rows cannot be read"):
+        discreet.read(str(path), engine="spark", **PUBLIC)
+
+
+def test_what_spark_must_not_be_asked(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="Spark cannot read it"):
         discreet.read("DROP TABLE ratings", engine="spark", **PUBLIC)
-    with pytest.raises(DataError, match="SELECT"):
+    with pytest.raises(DataError, match="only reads"):
         discreet.read("FROM ratings INSERT INTO others SELECT *", engine="spark", **PUBLIC)
-    for text in ("SELECT * FROM json.`r.json`", "r.csv", "s3a://ratings/*.jsonl.gz"):
-        with pytest.raises(DataError, match="Spark would guess them"):
-            discreet.read(text, engine="spark", **PUBLIC)
+    with pytest.raises(DataError, match="whose types Spark would guess"):
+        discreet.read("SELECT * FROM json.`r.json`", engine="spark", **PUBLIC)
+    for name, header in (("a.csv", HEADER), ("b.csv", "item,user,rating,date\n")):
+        (tmp_path / name).write_text(header + PEOPLE)
+    with pytest.raises(DataError, match="does not have the columns of"):
+        discreet.read(str(tmp_path / "*.csv"), engine="spark", **PUBLIC)
     twice = spark.createDataFrame([("a", 1, 2.0, 3.0)], ["user", "item", "rating", "Rating"])
     with pytest.raises(DataError, match="more than one column is called 'rating'"):
         discreet.read(twice, engine="spark", **PUBLIC)

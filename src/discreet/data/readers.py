@@ -78,8 +78,8 @@ def read(
 def read(
     source: Any, *, user: str | Guess = ..., item: str | Guess = ..., value: str | Guess | None = ...,
     time: str | Guess | None = ..., items: Any = ..., value_range: tuple[float, float] | None = ...,
-    on_duplicate: str = ..., on_invalid: str = ..., on_unknown: str = ..., time_format: str | None = ...,
-    engine: Literal["spark"], partitions: int | None = ...,
+    on_duplicate: str = ..., on_invalid: str = ..., on_unknown: str = ..., separator: str | None = ...,
+    time_format: str | None = ..., engine: Literal["spark"], partitions: int | None = ...,
 ) -> SparkInteractions: ...  # fmt: skip
 def read(
     source: Any,
@@ -151,8 +151,8 @@ def read(
             numbers or ISO 8601. Dates and times in text become seconds since 1970 in UTC.
         cache: A folder in which to build the result, for tables larger than memory. It is mapped into memory, and
             `Interactions.from_disk` opens it again.
-        engine: "local", or "spark": the table (a Spark DataFrame, or the path of Parquet files, a SELECT or the name of
-            a table for the session) stays in Spark, and models that support it are fitted there (`SparkInteractions`).
+        engine: "local", or "spark": the table (a Spark DataFrame, or a path, SELECT or table name for the session)
+            stays in Spark, and models that support it are fitted there (`SparkInteractions`).
         partitions: How many partitions Spark divides the users into; by default at least one for each core.
 
     Raises:
@@ -176,13 +176,13 @@ def read(
         return recipe
 
     if engine == "spark":
-        for name, useless in (("connection", connection), ("cache", cache), ("separator", separator)):
+        for name, useless in (("connection", connection), ("cache", cache)):
             if useless is not None:
-                raise DataError(f"{name}: with engine='spark' a table of Spark is read where it is; leave {name} out")
+                raise DataError(f"{name}: with engine='spark' the table stays in Spark; leave {name} out")
         from discreet.data import spark
 
-        frame = spark.open_table(source)
-        return spark.read(frame, recipe_for(frame.columns), items, partitions)
+        there = spark.open_table(source, separator)
+        return spark.read(there, recipe_for(there.names), items, partitions)
     if engine != "local" or partitions is not None:
         raise DataError("engine: 'local' or 'spark' is needed; partitions= is only for engine='spark'")
     with closing(open_table(source, connection, separator)) as table:

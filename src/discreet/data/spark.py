@@ -1,6 +1,7 @@
 """Tables that stay in Spark: the same checks as anywhere, made by the partition that holds a user's rows.
 
-Spark guesses no types, and makes no columns of folder names. Rows are partitioned by a hash of the user's
+Text files are read as lines, which are split and parsed by the code that reads them on one machine (`texts`,
+`readers`): Spark guesses no types, and makes no columns of folder names. Rows are partitioned by a hash of the user's
 id, so that all rows of a user are in one partition. A partition cleans its rows (`readers`) and compresses them
 (`assembly`) as `discreet.read` does with a whole table, in whatever order they arrive. It tells the driver how many
 rows of each kind it has met, and nothing about whose they are.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,8 +23,9 @@ from discreet.data.assembly import Assembler, blocks
 from discreet.data.catalogue import OBSERVED, PRIVATE, Catalogue, Ids, ObservedItems, sorted_order
 from discreet.data.interactions import COUNTS, Declared, Interactions, Report, is_spark
 from discreet.data.readers import Cleaner, Recipe
-from discreet.data.sources import Columns, format_of, require_names, sliced
+from discreet.data.sources import Columns, Wanted, format_of, require_names, sliced
 from discreet.data.sql import SELECT, reads_text_files, require_select
+from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
 from discreet.errors import DataError, MissingExtra, NotPublic, PrivacyError
 from discreet.privacy.determinism import machine_kernels, require_sound_arithmetic
 from discreet.validation import whole
@@ -169,8 +171,43 @@ def chunks(ratings: Interactions, counts: Report) -> Iterator[pa.RecordBatch]:
 # On the driver
 
 
-def open_table(source: Any) -> Any:
-    """A Spark DataFrame from a DataFrame, a SELECT, the path of Parquet files, or the name of a table."""
+@dataclass(frozen=True)
+class SparkTable:
+    """A table that Spark has found and not read."""
+
+    frame: Any  # its columns; its lines, if it is text
+    names: Sequence[str] | None  # None: JSON lines, which have no header
+    text: Csv | Json | None = None  # how lines are split, if it is text
+
+    def select(self, columns: Columns) -> Any:
+        """Some columns; of text, as they are written. A line that cannot be read is a row of nulls."""
+        names = columns.names
+        if self.text is None:
+            case_sensitive = self.frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+            for name in names if not case_sensitive else ():
+                if sum(other.lower() == name.lower() for other in self.frame.columns) > 1:
+                    raise DataError(f"source: more than one column is called {name!r}; rename or remove the others")
+            return self.frame.select([self.frame[f"`{name}`"].alias(name) for name in names])
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        text, wanted = self.text, columns.wanted(lenient=True)
+
+        def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return (divided(batch, text, wanted) for batch in batches if batch.num_rows)
+
+        return self.frame.mapInArrow(split, StructType([StructField(name, StringType()) for name in names]))
+
+
+def divided(lines: pa.RecordBatch, text: Csv | Json, wanted: Wanted) -> pa.RecordBatch:
+    """The columns of lines."""
+    some = [line.removesuffix(b"\r") for line in lines.column(0).cast(pa.binary()).to_pylist()]
+    batch, _ = text.rows(b"\n".join([*some, b""]), wanted.names)
+    batch = as_missing(batch, wanted)
+    return pa.RecordBatch.from_arrays([column.cast(pa.string()) for column in batch.columns], names=wanted.names)
+
+
+def open_table(source: Any, separator: str | None) -> SparkTable:
+    """A Spark table from a DataFrame, a SELECT, a path, or the name of a table of the session."""
     try:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
@@ -185,36 +222,69 @@ def open_table(source: Any) -> Any:
         raise DataError(
             "source: this is a table of Spark Connect, which cannot broadcast; use a session in this process"
         )
+    session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    kind = None if is_spark(source) or SELECT.match(source) else format_of(source)
+    if separator is not None and kind not in ("csv", "tsv"):
+        raise DataError("separator: only CSV files have one; leave it out")
     try:
-        frame = source if is_spark(source) else _frame(SparkSession.builder.getOrCreate(), source)
+        if kind in ("csv", "tsv", "json"):
+            return _text(session, source, kind, separator)
+        frame = source if is_spark(source) else _frame(session, source, kind)
+        require_names(frame.columns)
     except PySparkException as error:
         raise DataError(f"source: Spark cannot read it: {str(error).strip().splitlines()[0]}. Correct it") from None
-    require_names(frame.columns)
-    return frame
+    return SparkTable(frame, frame.columns)
 
 
-def _frame(session: Any, source: str) -> Any:
-    kind = None if SELECT.match(source) else format_of(source)
-    if kind not in (None, "parquet") or (SELECT.match(source) and reads_text_files(require_select(source, "spark"))):
-        raise DataError(
-            "source: text files have no types, and Spark would guess them from people's rows; declare them: "
-            "spark.read.csv(path, header=True, schema='user string, item bigint, rating double')"
-        )
-    if kind is None:
-        return session.sql(source) if SELECT.match(source) else session.table(source)
-    reader = session.read.option("recursiveFileLookup", "true")  # folder names such as user=zed/ are not columns
-    return reader.option("parquet.page.verify-checksum.enabled", "true").parquet(source)
+def _frame(session: Any, source: str, kind: str | None) -> Any:
+    if SELECT.match(source):
+        if reads_text_files(require_select(source, "spark")):
+            raise DataError(
+                "source: the SELECT reads a text file, whose types Spark would guess from people's rows; give the path "
+                "itself to discreet.read"
+            )
+        return session.sql(source)
+    return _reader(session, source).parquet(source) if kind == "parquet" else session.table(source)
 
 
-def _selected(frame: Any, columns: Columns) -> Any:
-    case_sensitive = frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-    for name in columns.names if not case_sensitive else ():
-        if sum(other.lower() == name.lower() for other in frame.columns) > 1:
-            raise DataError(f"source: more than one column is called {name!r}; rename or remove the others")
-    return frame.select([frame[f"`{name}`"].alias(name) for name in columns.names])
+def _reader(session: Any, path: str) -> Any:
+    """A reader that takes a path literally if it exists, and makes no columns of folder names."""
+    place = session._jvm.org.apache.hadoop.fs.Path(path)
+    is_there = place.getFileSystem(session._jsc.hadoopConfiguration()).exists(place)
+    reader = session.read.option("recursiveFileLookup", "true").option("parquet.page.verify-checksum.enabled", "true")
+    return reader.option("__globPaths__", "false") if is_there else reader
 
 
-def read(frame: Any, recipe: Recipe, items: Any, partitions: int | None) -> SparkInteractions:
+def _text(session: Any, path: str, kind: str, separator: str | None) -> SparkTable:
+    """Lines, and how they are split: by the header, which all files must have in common."""
+    lines = _reader(session, path).option("lineSep", "\n").text(path)
+    if kind == "json":
+        return SparkTable(lines, None, Json())
+    files = sorted(lines.inputFiles())
+    if not files:
+        raise DataError(f"source: no file matches {path!r}")
+    first, *others = [(file, _first_line(session, file)) for file in files]
+    for file, line in others:
+        if line != first[1]:
+            raise DataError(f"source: {file!r} does not have the columns of {first[0]!r}, in the same order")
+    text = Csv.of(first[0], first[1], checked_separator(separator, kind))
+    return SparkTable(lines, text.names, text)
+
+
+def _first_line(session: Any, file: str) -> bytes:
+    jvm, settings_ = session._jvm, session._jsc.hadoopConfiguration()
+    place = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
+    stream = place.getFileSystem(settings_).open(place)
+    codec = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(settings_).getCodec(place)
+    stream = stream if codec is None else codec.createInputStream(stream)
+    reader = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8"))
+    try:
+        return str(reader.readLine() or "").encode().removeprefix(MARK)
+    finally:
+        reader.close()
+
+
+def read(table: SparkTable, recipe: Recipe, items: Any, partitions: int | None) -> SparkInteractions:
     """Have the partitions read a table where it is, in one job, and keep it."""
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -224,10 +294,10 @@ def read(frame: Any, recipe: Recipe, items: Any, partitions: int | None) -> Spar
             "value_range: the lowest and highest possible value have not been declared, and must not be read off "
             "private data; pass value_range=(lowest, highest)"
         )
-    chosen = _selected(frame, columns)
+    chosen = table.select(columns)
     kinds = {field.name: to_arrow_type(field.dataType) for field in chosen.schema}
     Cleaner(recipe)(pa.RecordBatch.from_pydict({name: pa.nulls(0, kind) for name, kind in kinds.items()}))  # by type
-    catalogue = _catalogue(chosen, columns, items)
+    catalogue = _catalogue(chosen, columns, items, written=table.text is not None)
     catalogue.ids.numbers(pa.nulls(1, kinds[columns.item]), "items")  # raises if such ids cannot be among these
     rows = _kept(chosen, replace(recipe, items=catalogue.ids), partitions)
     try:
@@ -256,7 +326,7 @@ def _kept(chosen: Any, recipe: Recipe, partitions: int | None) -> Any:
     return by_user.mapInArrow(compress, ROWS).persist()
 
 
-def _catalogue(frame: Any, columns: Columns, items: Any) -> Catalogue:
+def _catalogue(frame: Any, columns: Columns, items: Any, written: bool) -> Catalogue:
     """The declared items; or those observed, if the owner says that they are public."""
     if items is None:
         Catalogue([], origin=None).require_public()  # which raises
@@ -269,7 +339,7 @@ def _catalogue(frame: Any, columns: Columns, items: Any) -> Catalogue:
         return Catalogue.read(items, item=columns.item)
     name = columns.item
     ids = Ids(frame.select(frame[f"`{name}`"]).distinct().toArrow()[name].drop_null(), "item")
-    return Catalogue(ids.some(sorted_order(ids.to_arrow())), origin=OBSERVED)
+    return Catalogue(ids.some(sorted_order(ids.to_arrow(), written=written)), origin=OBSERVED)
 
 
 def _counted(rows: Any) -> tuple[Report, int]:
