@@ -66,19 +66,20 @@ def stopped_holder(url: str) -> Iterator[int]:
         os.waitpid(holder, 0)
 
 
-def test_who_waits_is_told_so_and_not_without_end(
+def test_who_waits_is_told_for_whom_and_not_without_end(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(store, "PATIENCE", 0.1)
     ledger = budget(url, lock_timeout=0.5)
-    with stopped_holder(url):
+    with stopped_holder(url) as holder:
         message = str(attempt(ledger))
-        with pytest.raises(LedgerUnavailable, match="another process or thread"):
+        with pytest.raises(LedgerUnavailable, match=f"process {holder}"):
             Ledger(url, lock_timeout=0.01)
     said = [record.getMessage() for record in caplog.records if record.name == "discreet.ledger"]
     assert said  # after 0.1 and 0.3 seconds, on a machine that is not busy
     for text in (*said, message):
-        assert "is locked by another process or thread" in text
+        assert "is locked by" in text
+        assert f"process {holder}" in text
     assert "Nothing was spent" in message
     assert "waited for" in message
     assert "lock_timeout" in message
@@ -104,10 +105,21 @@ def test_a_wait_that_ends_well(url: str, monkeypatch: pytest.MonkeyPatch, caplog
     assert len(Ledger(url).events) == 1
 
 
-def test_threads_of_one_process_wait_for_each_other(url: str) -> None:
+def test_threads_of_one_process_and_locks_that_nobody_can_explain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/l.db"
     ledger = budget(url)
-    with ledger._store.transaction(), pytest.raises(LedgerUnavailable, match="is locked by another"):
+    with ledger._store.transaction(), pytest.raises(LedgerUnavailable, match="another thread of this process"):
         Ledger(url, lock_timeout=0.01)
+    monkeypatch.setattr(Path, "read_text", lambda _: "1: something else")
+    with ledger._store.transaction(), pytest.raises(LedgerUnavailable, match="another process"):
+        Ledger(url, lock_timeout=0.01)
+
+
+def test_a_lock_that_was_let_go_meanwhile(postgres_url: str) -> None:
+    with sa.create_engine(postgres_url, poolclass=sa.NullPool).connect() as connection:
+        assert store._holder(connection) == "another process"
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("inf"), "long"])

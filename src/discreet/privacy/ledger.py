@@ -186,7 +186,7 @@ class Ledger:
             path is an error and not an unlimited budget.
         noise_source: the source of the noise; anything but the default is for tests.
         lock_timeout: how many seconds to wait while other processes have the database locked before
-            `LedgerUnavailable` is raised. After two seconds the log "discreet.ledger" says so.
+            `LedgerUnavailable` is raised. After two seconds a warning in the log "discreet.ledger" names them.
 
     An existing ledger is opened with its own settings: give them again, or leave them out.
     """

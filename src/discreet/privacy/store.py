@@ -6,7 +6,8 @@ the last known one are unchanged. A row of another table has the length and the 
 would look complete.
 
 Every transaction first takes the database's one lock for ledgers, so that writers in other threads, processes and
-machines wait for each other, and is on disk when it ends. A long wait is logged, and ends with an error.
+machines wait for each other, and is on disk when it ends. A long wait is logged, with who has the lock, and ends with
+an error.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import logging
 import math
 import os
+import platform
 import re
 import secrets
 import sys
@@ -48,6 +50,8 @@ log = logging.getLogger("discreet.ledger")
 
 _LOCK = 7143501  # PostgreSQL's advisory lock for ledgers
 _SYNCHRONOUS = 3  # SQLite's "extra": a commit is on disk, and so is the removal of the journal's name
+_LOCKS = range(0x40000000, 0x40000000 + 512)  # the bytes that SQLite locks
+_UNKNOWN = "another process"
 _NOTHING = "Nothing was spent"
 _PERHAPS = "It may have been charged all the same, as `discreet ledger show` will tell; no noise was drawn"
 _ADVICE = {
@@ -268,11 +272,11 @@ class Store:
             raise LedgerUnavailable(f"url: {self._where} cannot be used ({said}){advice}. {known}") from None
 
     def _acquire(self, connection: sa.Connection) -> None:
-        """Begin a transaction with the lock; log that others have it while waiting, and give up after the timeout."""
-        take = _take_file if self._engine.dialect.name == "sqlite" else _take
+        """Begin a transaction with the lock; log who has it while waiting, and give up after the timeout."""
+        take, holder = (_take_file, _file_holder) if self._engine.dialect.name == "sqlite" else (_take, _holder)
         started, patience = time.monotonic(), PATIENCE
         while not take(connection, min(patience, max(self._lock_timeout - (time.monotonic() - started), 0.001))):
-            waited, text = time.monotonic() - started, f"{self._where} is locked by another process or thread"
+            waited, text = time.monotonic() - started, f"{self._where} is locked by {holder(connection)}"
             if waited >= self._lock_timeout:
                 raise LedgerUnavailable(
                     f"ledger: {text}; waited for {waited:.0f} s. {_NOTHING}. End that process or let it go on, and try "
@@ -306,11 +310,33 @@ def _take_file(connection: sa.Connection, seconds: float) -> bool:
     return True
 
 
+def _file_holder(connection: sa.Connection) -> str:
+    """Which processes have SQLite's locks on a file, if Linux tells. Opening the file would drop our own."""
+    try:
+        inode = os.stat(str(connection.engine.url.database)).st_ino
+        # such as "1: POSIX  ADVISORY  WRITE 1234 08:01:5678 1073741824 1073742335"
+        locks = [line.split()[1:7] for line in Path("/proc/locks").read_text().splitlines()]
+        found = {
+            int(pid): access
+            for kind, _, access, pid, file, start in locks
+            if kind == "POSIX" and file.endswith(f":{inode}") and int(start) in _LOCKS
+        }
+    except (OSError, ValueError):
+        found = {}
+    writers = [pid for pid, access in found.items() if access == "WRITE"]
+    own = {os.getpid(): "another thread of this process"}
+    return ", ".join(own.get(pid, f"process {pid}") for pid in writers or found) or _UNKNOWN
+
+
 def _take(connection: sa.Connection, seconds: float) -> bool:
     """Begin with PostgreSQL's advisory lock; False if others keep it that long."""
     from sqlalchemy.exc import OperationalError
 
-    settings = {"synchronous_commit": "on", "lock_timeout": f"{math.ceil(seconds * 1000)}ms"}
+    settings = {
+        "synchronous_commit": "on",
+        "lock_timeout": f"{math.ceil(seconds * 1000)}ms",
+        "application_name": f"discreet, process {os.getpid()} on {platform.node()}"[:63],  # shown to those who wait
+    }
     try:
         for name, value in settings.items():
             _run(connection, "select set_config(:name, :value, true)", name=name, value=value)
@@ -321,6 +347,18 @@ def _take(connection: sa.Connection, seconds: float) -> bool:
         connection.rollback()
         return False
     return True
+
+
+def _holder(connection: sa.Connection) -> str:
+    """Who has PostgreSQL's advisory lock, by the name that `_take` gives to a connection."""
+    query = """
+        select application_name from pg_locks join pg_stat_activity using (pid)
+        where locktype = 'advisory' and classid = 0 and objid = :lock and granted
+          and database = (select oid from pg_database where datname = current_database())
+    """
+    name: str | None = _run(connection, query, lock=_LOCK).scalar()
+    connection.rollback()
+    return name or _UNKNOWN
 
 
 def _in_memory(engine: sa.Engine) -> bool:
