@@ -11,6 +11,7 @@ from discreet.errors import PrivacyError
 from discreet.privacy import Cost, GramSum, Ledger, OuterSum, Plan, Planned, Releaser, VectorSum
 from discreet.privacy.releaser import noise_edge, without_noise
 from discreet.privacy.selection import poisson_sample, sampled_cost
+from discreet.privacy.statistics import Stacked
 from discreet.testing import InsecureSeededNoise
 from tests.privacy.test_statistics import CASES, ITEMS, RANK, Person, batch_of, entries, outer, person
 
@@ -125,6 +126,17 @@ def test_statistics_of_one_pass_are_those_of_two() -> None:
     for one, other in zip(together, apart, strict=True):
         assert np.array_equal(one.values, other.values)
         assert one.std == other.std
+
+
+def test_a_compiled_pass_has_a_total_for_each_statistic() -> None:
+    stacked = Stacked((GramSum(3, 6.0).encoder(1.0), OuterSum((5, 3), 0.3).encoder(1.0)))
+    total = np.zeros(stacked.shape, np.int64)
+    squares, vectors = stacked.totals(total, "squares")
+    squares.array[:], vectors.array[:] = 1, 2
+    assert (squares.kind, vectors.kind) == ("squares", "vectors")
+    assert np.array_equal(total, np.repeat([[1], [2]], [3, 5], axis=0).repeat(3, axis=1))
+    with pytest.raises(PrivacyError, match="no compiled function of the kind 'whole'"):
+        stacked.totals(total, "whole")
 
 
 def test_several_parts_take_the_place_of_one_release() -> None:
