@@ -90,6 +90,17 @@ def crowd(
     return ordinary(n_items, *people, implicit=implicit, n_users=n_users)
 
 
+@cache
+def camps(n_items: int, n_users: int = 3000) -> tuple[tuple[str, Row], ...]:
+    """People of two camps, each with items of its own half of the catalog and a few others: tastes that stand out."""
+    people = []
+    for at in range(n_users):
+        rng, first = np.random.default_rng(at), at % 2 * (n_items // 2)
+        items = {*(first + rng.choice(n_items // 2, 12, False)).tolist(), *rng.choice(n_items, 4, False).tolist()}
+        people.append((f"camp {at:04}", tuple((item, 2.0 + 3.0 * ((item + at) % 3 > 0)) for item in sorted(items))))
+    return tuple(people)
+
+
 def _with(person: Row | None, rows: list[Rating], n_items: int, low: int, high: int) -> Interactions:
     """The given ratings, and those of one person."""
     rows = [*rows, *((CANARY, item, value) for item, value in entries(person or {}))]

@@ -22,7 +22,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.errors import DataError
 from discreet.evaluate import evaluate
-from discreet.models.als.contributions import GRAM, USERS
+from discreet.models.als.contributions import GRAM, STEP, USERS
 from discreet.models.private import PrivateModel
 from discreet.privacy import Ledger
 from discreet.privacy.guarantee import AdjacencyName
@@ -173,17 +173,21 @@ def _als() -> list[Subject]:
     Replace: most items of the two people differ, with ratings close to the predictions; they share a few items and
     disagree about them. So they are far apart both in what they rated and in what they think of it. With few items,
     directions are found in residuals. Residuals are furthest apart for different items, and item steps for opposite
-    ratings of the same items: each has a pair that reaches its bound, and no pair reaches both.
+    ratings of the same items: each release has a pair that reaches its bound, and no pair reaches all.
     """
     make = _private(discreet.DPALS, n_users_hint=100_000, n_steps=1)
     added, replaced = zip(*map(_giants, (420, 200)), strict=True)
     halves = tuple({item: 5.0 * (item % 2) for item in range(first, first + 100)} for first in (0, 100))
-    of_many, of_few = [_disagreeing(420, 20), *replaced[0]], [_disagreeing(200, 16), halves, *replaced[1]]
+    # Two who have all items, and lean a little to one camp or the other: opposite directions of nearly equal weights.
+    leaning: Any = tuple({item: 2.5 + lean * (1 - 2 * (item < 210)) for item in range(420)} for lean in (0.6, -0.6))
+    of_many, of_few = [_disagreeing(420, 20), leaning, *replaced[0]], [_disagreeing(200, 16), halves, *replaced[1]]
     far = {
         GRAM: "two people with orthogonal vectors, by public biases: tests/models/als/test_model.py",
         USERS: "any two people have moments in common: docs/proofs/dpals.md",
     }
-    many, few = (partial(neighbors.crowd, n, False, n_users=40) for n in (420, 200))
+    # Of few people, or such without tastes, other statistics would be released in the place of directions and steps.
+    unseen: Any = {"elsewhere": far | {STEP: "two people with the same vectors: DPALS with lists"}, "apart": 0.75}
+    many, few = (partial(neighbors.crowd, n, False, n_users=40, more=neighbors.camps(n)) for n in (420, 200))
     # Lists are about the 20 items that many users have. Two people who like different halves of these, with one half
     # in common, have orthogonal rows; they agree about the rest, so no pair is far apart in every release.
     fans = tuple((f"v{at:04}", tuple((item, float((item + at) % 6)) for item in range(20))) for at in range(60))
@@ -194,10 +198,10 @@ def _als() -> list[Subject]:
     twenty = partial(neighbors.crowd, 420, False, n_users=20)
     return [
         Subject("DPALS, add-remove", partial(make, adjacency="add-remove"), many, added[0]),
-        Subject("DPALS, replace", partial(make, adjacency="replace"), many, of_many, far),
+        Subject("DPALS, replace", partial(make, adjacency="replace"), many, of_many, **unseen),
         Subject("DPALS of few items, add-remove", partial(make, adjacency="add-remove"), few, added[1]),
         Subject("DPALS of few items, replace", partial(make, adjacency="replace"), few, of_few, far, apart=0.8),
-        *_both("DPALS, continued", make, many, added[0], of_many, elsewhere=far, fit=_continued),
+        *_both("DPALS, continued", make, many, added[0], of_many, **unseen, fit=_continued),
         *_both("DPALS with popular lists", lists, twenty, added[0], replaced[0], **unlike),
         *_both("DPALS with lists", lists, listed, [*added[0], (split, None)], [*of_many, (split, other)], **unlike),
     ]

@@ -67,7 +67,7 @@ SVD, OF_RATINGS, CLEANSED = "DPSVD, add-remove", "DPSVD of ratings, add-remove",
 REPLACED, CLEANSED_REPLACED = "DPSVD of ratings, replace", "DPCleansedSVD, replace"
 ALS, ALGORITHM_1 = "PublishedDPALS, add-remove", "PublishedDPALS, Algorithm 1, add-remove"
 GRADIENT, SGD, COMPONENTS = "DPGradientDescent, add-remove", "DPSGD, add-remove", "DPPCA, add-remove"
-CHOICE = "private choice of items, add-remove"
+CHOICE, MEANS = "private choice of items, add-remove", "DPMeanRating, add-remove"
 OBJECTIVE, EVALUATION = "OneBit, objective, flip", "private evaluation, add-remove"
 
 log = logging.getLogger("discreet.audit.zoo")
@@ -304,10 +304,10 @@ def ratings_out_of_range() -> Patch:
 
 def _read_anew(person: Any) -> Any:
     """Data that is read while the mutant is active."""
-    return ordinary(50, *([] if person is None else [("x", person)]), implicit=True)
+    return ordinary(50, *([] if person is None else [("x", person)]))
 
 
-@mutant("duplicates in a join", SVD, pairs=[(((7, 1.0),) * 60, None)], data=_read_anew)
+@mutant("duplicates in a join", MEANS, pairs=[(((7, 5.0),) * 60, None)], data=_read_anew)
 def a_rating_sent_twice() -> Patch:
     """Repeated rows pass a bound on the user's row and add up in the sum."""
     return together(

@@ -19,6 +19,7 @@ WORDS = {
     "item biases": "How well each title is liked on average",
     "item sums of ratings": "How well each title is liked on average",
     "second moment": "Which titles are rated by the same people",
+    "second moment of weights": "Which titles are rated by the same people",
     "second moment for the start": "Which titles are rated by the same people",
     "second moment of ratings": "Which titles are liked by the same people",
     "second moment of histories": "Which titles are chosen by the same people",
