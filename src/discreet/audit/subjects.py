@@ -185,7 +185,7 @@ def _als() -> list[Subject]:
         GRAM: "two people with orthogonal vectors, by public biases: tests/models/als/test_model.py",
         USERS: "any two people have moments in common: docs/proofs/dpals.md",
     }
-    # Of few people, or such without tastes, other statistics would be released in the place of directions and steps.
+    # Of few people, or such without tastes, other statistics would be released instead of directions and steps.
     unseen: Any = {"elsewhere": far | {STEP: "two people with the same vectors: DPALS with lists"}, "apart": 0.75}
     many, few = (partial(neighbors.crowd, n, False, n_users=40, more=neighbors.camps(n)) for n in (420, 200))
     # Lists are about the 20 items that many users have. Two people who like different halves of these, with one half
