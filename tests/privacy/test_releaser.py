@@ -9,7 +9,7 @@ import pytest
 
 from discreet.errors import PrivacyError
 from discreet.privacy import Cost, GramSum, Ledger, OuterSum, Plan, Planned, Releaser, VectorSum
-from discreet.privacy.releaser import noise_edge, without_noise
+from discreet.privacy.releaser import Noisy, clear_of, edge_of_rows, mean_of, noise_edge, without_noise
 from discreet.privacy.selection import poisson_sample, sampled_cost
 from discreet.privacy.statistics import Stacked
 from discreet.testing import InsecureSeededNoise
@@ -215,3 +215,32 @@ def test_the_largest_eigenvalue_of_noise_and_what_noise_adds_to_another() -> Non
     found = np.linalg.eigvalsh(noise + true / n)[-1]
     assert found > 1.04 * true
     assert without_noise(found, edge) == pytest.approx(true, rel=0.03)
+
+
+def test_the_edge_of_uneven_noise_is_found() -> None:
+    rng = np.random.default_rng(0)
+    n = 500
+    for sizes in (np.ones(n), rng.uniform(0.2, 2, n), rng.uniform(0, 2, n) ** 2):
+        noise = np.triu(rng.standard_normal((n, n)) * sizes[:, None] * sizes, 1)
+        noise += noise.T
+        assert 0.98 < edge_of_rows((noise**2).sum(axis=1)) / np.linalg.eigvalsh(noise)[-1] < 1.1
+    assert edge_of_rows(np.zeros(3)) == 0
+
+
+def test_noise_alone_is_hardly_ever_clear_of_its_edge() -> None:
+    rng, n = np.random.default_rng(0), 100
+    largest = []
+    for _ in range(200):
+        noise = rng.standard_normal((n, n))
+        largest.append(float(np.linalg.eigvalsh((noise + noise.T) / 2)[-1]))
+    edge = float(noise_edge(1.0, n))
+    assert np.mean(np.array(largest) > clear_of(edge, n)) <= 0.03
+    assert np.quantile(largest, 0.9) > 0.95 * clear_of(edge, n)
+
+
+def test_the_mean_of_releases_has_the_least_noise() -> None:
+    rng, stds = np.random.default_rng(0), (1.0, 3.0)
+    found = mean_of([Noisy(2 + std * rng.standard_normal(10_000), std) for std in stds])
+    assert found.std == pytest.approx(math.sqrt(0.9))
+    assert found.values.mean() == pytest.approx(2, abs=0.05)
+    assert found.values.std() == pytest.approx(found.std, rel=0.03)

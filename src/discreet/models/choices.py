@@ -21,7 +21,7 @@ import numpy as np
 from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, FOLDS, dense_users, equal_weights, on_items, standing, weights
 from discreet.models.eigen import frequent_items, places
-from discreet.models.liked import Liked, mean
+from discreet.models.liked import Liked
 from discreet.models.taste import (
     COVERED,
     LIST,
@@ -35,6 +35,7 @@ from discreet.models.taste import (
     surely_popular,
 )
 from discreet.privacy import GramSum, Noisy, OuterSum, Releaser, VectorSum
+from discreet.privacy.releaser import mean_of
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
@@ -194,7 +195,7 @@ def learn_choices(
                 expected = wide.expecting(popularity, described)
                 return Choices(popularity, expected, spectrum, moment, chosen.items, described, liked)
         moments += releases
-    moment = mean([Noisy(one.values, a**-0.5) for a, one in zip(precisions, moments, strict=True)])
+    moment = mean_of([Noisy(one.values, a**-0.5) for a, one in zip(precisions, moments, strict=True)])
     moment = moment if pool is None else pool(moment, chosen.items)
     expected = chosen.expecting(popularity, described)
     return Choices(popularity, expected, Spectrum.of(moment, chosen), moment, chosen.items, described, liked)
@@ -243,7 +244,7 @@ def _again(
         return liked.popularity, liked
     statistic = VectorSum(len(known.values), 1.0, nonnegative=True)
     found = releaser.release_repeatedly(labels, statistic, users(None), own_weights, what=POPULARITY)
-    return mean([known, *found]), None
+    return mean_of([known, *found]), None
 
 
 def _more(

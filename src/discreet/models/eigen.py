@@ -17,7 +17,7 @@ from scipy.linalg import eigh
 from discreet.errors import DataError, PrivacyError
 from discreet.parallel import over_blocks, single_threaded_blas
 from discreet.privacy import GramSum, Noisy, Plan, ProductSum, Releaser, VectorSum
-from discreet.privacy.releaser import Users, noise_edge, without_noise
+from discreet.privacy.releaser import Users, clear_of, edge_of_rows, noise_edge, without_noise
 from discreet.privacy.statistics import BELOW_ONE, MOST_NUMBERS, UserBatch
 from discreet.typing import Array
 
@@ -88,11 +88,6 @@ def second_moment(
 # -- directions that stand out of a noisy matrix
 
 
-def clear_of(edge: float, n: int) -> float:
-    """What the largest of n eigenvalues of noise is above once in a hundred times (by the law of Tracy and Widom)."""
-    return float(edge * (1 + n ** (-2 / 3)))
-
-
 def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, Array]:
     """Eigenvalues, squared cosines and eigenvectors that stand out of noise whose largest eigenvalue is `edge`.
 
@@ -151,26 +146,6 @@ def rating_directions(matrix: Array, edge: float, rank: int | None) -> Array:
     return np.asarray(vectors * np.sqrt(np.maximum(values / bulk - 1, 0) * cosines**2))
 
 
-def own_edge(rest: Array) -> float:
-    """The largest eigenvalue of symmetric independent noise of variances a_i a_j, from the squares of its rows."""
-    return edge_of_rows((rest**2).sum(axis=1))
-
-
-def edge_of_rows(squares: Array) -> float:
-    """The same, from what the squares of each row add up to.
-
-    Its resolvent's entries are 1 / (z - a_i c), with c the sum of a_i / (z - a_i c). With u = z / c that is
-    z = u sqrt(sum of a_i / (u - a_i)), and the eigenvalues end at the least of it above the largest a_i: at twice the
-    root of n where all a_i are 1. Items that many rate, or rate strongly, move it up.
-    """
-    total = float(squares.sum())
-    if not total:
-        return 0.0
-    a = squares / total**0.5
-    u = a.max() * (1 + np.geomspace(1e-4, 1e4, 300))  # flat about its least value: this is near enough
-    return float((u * np.sqrt((a / (u[:, None] - a)).sum(axis=1))).min())
-
-
 @dataclass(frozen=True)
 class Direction:
     """What a noisy release says about the leading eigenvector."""
@@ -197,7 +172,7 @@ def leading(release: Noisy, fill: float | None = None) -> Direction:
     if fill is not None:
         rest = matrix - value * np.outer(vector, vector)
         np.fill_diagonal(rest, 0)
-        edge = max(edge, own_edge(rest))
+        edge = max(edge, edge_of_rows((rest**2).sum(axis=1)))
     if value <= clear_of(edge, n):
         return Direction(vector, value, 0.0, 0.0, edge)
     signal = float(without_noise(value, edge))

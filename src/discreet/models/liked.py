@@ -17,7 +17,7 @@ import numpy as np
 
 from discreet.models.grading import SLOPE
 from discreet.models.taste import LIST
-from discreet.privacy.releaser import Noisy
+from discreet.privacy.releaser import Noisy, mean_of
 from discreet.typing import Array
 
 NORM = math.hypot(1, SLOPE)  # about the length of a user's grades, over that of as many ones
@@ -44,12 +44,12 @@ class Liked:
 
     def with_counts(self, releases: Sequence[Noisy]) -> Liked:
         """With more of the same."""
-        return replace(self, counts=mean([self.counts, *releases]))
+        return replace(self, counts=mean_of([self.counts, *releases]))
 
     def with_graded(self, releases: Sequence[Noisy]) -> Liked:
         """With releases of graded weights."""
         before = [] if self.graded is None else [self.graded]
-        return replace(self, graded=mean([*before, *releases]))
+        return replace(self, graded=mean_of([*before, *releases]))
 
     @property
     def popularity(self) -> Noisy:
@@ -147,9 +147,3 @@ class Liked:
     def _of_graded(self, std: float) -> Array:
         """The variance of an estimate from graded weights with this noise."""
         return np.asarray(std**2 + (SLOPE / NORM) ** 2 * self.squares)
-
-
-def mean(releases: Sequence[Noisy]) -> Noisy:
-    """By precision."""
-    std = sum(one.std**-2 for one in releases) ** -0.5
-    return Noisy(sum(one.values / one.std**2 for one in releases) * std**2, std)

@@ -75,9 +75,35 @@ class Noisy:
     std: float
 
 
+def mean_of(releases: Sequence[Noisy]) -> Noisy:
+    """The mean of releases of the same sums, by their precision."""
+    std = sum(one.std**-2 for one in releases) ** -0.5
+    return Noisy(sum(one.values / one.std**2 for one in releases) * std**2, std)
+
+
 def noise_edge(std: float, n_items: Any) -> Any:
     """The largest eigenvalue of a symmetric noise matrix of standard deviation `std` (off the diagonal: / sqrt 2)."""
     return std * np.sqrt(2.0 * n_items)
+
+
+def edge_of_rows(squares: Array) -> float:
+    """The same of noise of variances a_i a_j about 0, from what the squares of each row of it add up to.
+
+    Its resolvent's entries are 1 / (z - a_i c), with c the sum of a_i / (z - a_i c). With u = z / c that is
+    z = u sqrt(sum of a_i / (u - a_i)), and the eigenvalues end at the least of it above the largest a_i: at twice the
+    root of n where all a_i are 1. Items that many rate, or rate strongly, move it up.
+    """
+    total = float(squares.sum())
+    if not total:
+        return 0.0
+    a = squares / total**0.5
+    u = a.max() * (1 + np.geomspace(1e-4, 1e4, 300))  # flat about its least value: this is near enough
+    return float((u * np.sqrt((a / (u[:, None] - a)).sum(axis=1))).min())
+
+
+def clear_of(edge: float, n: int) -> float:
+    """What the largest of n eigenvalues of noise is above once in a hundred times (by the law of Tracy and Widom)."""
+    return float(edge * (1 + n ** (-2 / 3)))
 
 
 def without_noise(values: Any, edge: float) -> Any:

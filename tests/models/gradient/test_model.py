@@ -18,7 +18,7 @@ from discreet.models.eigen import simplex
 from discreet.models.fold_in import ReplayFoldIn
 from discreet.models.gradient import contributions
 from discreet.models.gradient.contributions import Descent
-from discreet.models.gradient.estimate import Step, own_edge, project
+from discreet.models.gradient.estimate import Step, project
 from discreet.models.gradient.model import MOMENT, POPULARITY
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -220,16 +220,6 @@ def test_directions_are_of_what_entries_have_in_common() -> None:
     assert np.allclose(step.gains, np.array([1e5, 4e4]) / np.diag(v.T @ moment @ v), rtol=0.05)
     assert len(project(moment, 6e4, None).gains) == 1
     assert len(project(own, 0.0, None).gains) == 0
-
-
-def test_the_edge_of_uneven_noise_is_found() -> None:
-    rng = np.random.default_rng(0)
-    n = 500
-    for sizes in (np.ones(n), rng.uniform(0.2, 2, n), rng.uniform(0, 2, n) ** 2):
-        noise = np.triu(rng.standard_normal((n, n)) * sizes[:, None] * sizes, 1)
-        noise += noise.T
-        assert 0.98 < own_edge(noise) / np.linalg.eigvalsh(noise)[-1] < 1.1
-    assert own_edge(np.zeros((3, 3))) == 0
 
 
 def test_which_items_happen_to_be_rated_is_no_direction() -> None:

@@ -13,10 +13,9 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
-from discreet.models.eigen import clear_of, edge_of_rows
 from discreet.models.taste import Spectrum
 from discreet.parallel import over_blocks, single_threaded_blas
-from discreet.privacy.releaser import Noisy, noise_edge, without_noise
+from discreet.privacy.releaser import Noisy, clear_of, edge_of_rows, noise_edge, without_noise
 from discreet.typing import Array
 
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively

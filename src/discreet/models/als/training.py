@@ -50,9 +50,8 @@ from discreet.models.choices import Choices, learn_choices, with_popularity
 from discreet.models.eigen import places
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.liked import Liked
-from discreet.models.liked import mean as mean_of
 from discreet.privacy import GramSum, OuterSum, Releaser, VectorSum
-from discreet.privacy.releaser import Noisy, noise_edge
+from discreet.privacy.releaser import Noisy, mean_of, noise_edge
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 

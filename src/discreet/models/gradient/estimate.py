@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from discreet.models.eigen import MOST_DIRECTIONS, clear_of, own_edge, simplex
+from discreet.models.eigen import MOST_DIRECTIONS, simplex
 from discreet.parallel import single_threaded_blas
-from discreet.privacy.releaser import without_noise
+from discreet.privacy.releaser import clear_of, edge_of_rows, without_noise
 from discreet.typing import Array
 
 FORGET, FORGET_SQUARES = 0.9, 0.99  # of earlier gradients and of their squares, in each step of Adam
@@ -56,8 +56,8 @@ def predictive(moment: Array, edge: float, most: int) -> Step:
     What varies by single entries, such as which of them are rated, is on the diagonal only. So the diagonal is replaced
     by that of the directions that stand out, several times (Zhang, Cai and Wu 2022). The rest counts as noise: of the
     mechanism, whose eigenvalues end at `edge`, and of which items users happened to rate, which may be larger where
-    there is little of the former (`own_edge`). The margin on the latter applies in the second half only: before, the
-    rest still contains directions.
+    there is little of the former (`edge_of_rows`). The margin on the latter applies in the second half only: before,
+    the rest still contains directions.
     """
     n, common = len(moment), moment.copy()
     limits, kept = np.maximum(np.diag(moment), 0), 1
@@ -67,7 +67,7 @@ def predictive(moment: Array, edge: float, most: int) -> Step:
             values, vectors = (found[..., ::-1] for found in eigh(common))
             rest = common - (vectors[:, :kept] * values[:kept]) @ vectors[:, :kept].T
         np.fill_diagonal(rest, 0)
-        own = own_edge(rest)
+        own = edge_of_rows((rest**2).sum(axis=1))
         level = max(edge, own + margin * (own - edge))
         kept = min(int((values > clear_of(level, n)).sum()), most)
         values, vectors = values[:kept], vectors[:, :kept]
