@@ -1,8 +1,12 @@
 """Ratings as graded likes."""
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 import discreet
+from discreet.engine.batches import standing, weights
 from discreet.models.fold_in import LinearFoldIn
 from discreet.models.grading import SLOPE, Grading
 from discreet.privacy.statistics import UserBatch
@@ -52,3 +56,20 @@ def test_a_history_is_graded_in_the_same_way() -> None:
     added = fold_in.contributions(items, ratings, 7)
     np.testing.assert_allclose(added.sum(), vectors[0] @ loadings[7], rtol=1e-6)
     assert fold_in.describe()[0]["grading"] == {"mean": 3.0, "shrinkage": 2.0, "slope": SLOPE / 1.5}
+
+
+@pytest.mark.parametrize("scale", [(0.0, 1.0, np.inf), (2.5, 0.8, 2.0)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_functions_grade_to_the_same_bits(scale: tuple[float, float, float], dtype: type) -> None:
+    rng = np.random.default_rng(1)
+    given = of(*[rng.uniform(-5, 10, n).tolist() for n in (1, 7, 0, 30, 2)])
+    given = UserBatch(given.indptr, given.indices, given.values.astype(dtype))
+    middle, unit, reach = scale
+    values = np.clip((given.values.astype(np.float64) - middle) / unit, -reach, reach)
+    graded = GRADING.apply(UserBatch(given.indptr, given.indices, values))
+    loadings, a, chosen = rng.standard_normal((30, 3)), rng.random(30), rng.random(30)
+    compiled: dict[str, Any] = {"rated": GRADING.numbers, "scale": scale}
+    np.testing.assert_array_equal(weights(a, **compiled)(given), weights(a, rated=True)(graded))
+    expected = standing(loadings, chosen, a, rated=True, by_length=True)(graded)
+    for own, other in zip(standing(loadings, chosen, a, by_length=True, **compiled)(given), expected, strict=True):
+        np.testing.assert_array_equal(own, other)

@@ -138,10 +138,12 @@ def functions(rng: Any) -> dict[str, RowFunction]:
     return {
         "equal weights": weights(),
         "values": weights(a, rated=True),
+        "grades": weights(a, rated=(0.3, 2.0, 0.8, 0.5), scale=scale),
         "deviations": weights(a, scale=scale, penalty=1.5, mean=0.2),
         "moments": moments(scale, 2.0),
         "standing": standing(rng.standard_normal((40, 3)), np.where(a < 0.4, a, 0), a, by_length=True),
         "rated standing": standing(rng.standard_normal((40, 3)), np.where(a < 0.4, a, 0), a, rated=True),
+        "graded standing": standing(rng.standard_normal((40, 3)), a, a, rated=(0.3, 2.0, 0.8, 0.5), scale=scale),
         "item step": item_step(scale, (table, prior, rng.standard_normal(40), np.ones(k), a), **given),
     }
 

@@ -37,6 +37,7 @@ CHECKED = 1 << 18  # values that a thread checks at a time
 SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
 
 FOLDS = 4  # that each user's items are dealt out to
+AS_GIVEN: kernels.Scale = (0.0, 1.0, math.inf)
 
 Block = TypeVar("Block")
 Made = TypeVar("Made")
@@ -188,8 +189,8 @@ def dense_users(n: int) -> int:
 def weights(
     a: Array | None = None,
     *,
-    rated: bool = False,
-    scale: kernels.Scale = (0.0, 1.0, math.inf),
+    rated: bool | kernels.Grades = False,
+    scale: kernels.Scale = AS_GIVEN,
     penalty: float = -1.0,
     mean: float = 0.0,
 ) -> RowFunction:
@@ -197,14 +198,14 @@ def weights(
 
     Args:
         a: By default 1.
-        rated: Whether they are multiplied by the user's values.
-        scale: Of values, for deviations.
+        rated: Whether they are multiplied by the user's values, or by grades of these.
+        scale: Of values.
         penalty: If it is at least 0, weights are multiplied by deviations of values from the mean of the user's and of
             this many more.
         mean: What these are.
     """
-    given: dict[str, Any] = {**scaled(scale), "a": None if a is None else np.ascontiguousarray(a, np.float64)}
-    given |= {"rated": int(rated), "penalty": float(penalty), "mean": float(mean)}
+    given = graded(rated, scale) | {"a": None if a is None else np.ascontiguousarray(a, np.float64)}
+    given |= {"penalty": float(penalty), "mean": float(mean)}
     return RowFunction("weights", given, kernels.ANY if a is None else len(a))
 
 
@@ -213,10 +214,25 @@ def scaled(scale: kernels.Scale) -> dict[str, float]:
     return dict(zip(("middle", "unit", "reach"), map(float, scale), strict=True))
 
 
+def graded(rated: bool | kernels.Grades, scale: kernels.Scale) -> dict[str, Any]:
+    """The fields of what values count for."""
+    numbers = (0.0, 0.0, 1.0, 0.0) if isinstance(rated, bool) else rated  # of values as they are
+    names = ("center", "shrinkage", "per", "slope")
+    return {**scaled(scale), "rated": int(bool(rated)), **dict(zip(names, map(float, numbers), strict=True))}
+
+
 equal_weights = weights()
 
 
-def standing(loadings: Array, chosen: Array, a: Array, *, rated: bool = False, by_length: bool = False) -> RowFunction:
+def standing(
+    loadings: Array,
+    chosen: Array,
+    a: Array,
+    *,
+    rated: bool | kernels.Grades = False,
+    scale: kernels.Scale = AS_GIVEN,
+    by_length: bool = False,
+) -> RowFunction:
     """Where users stand by their items of the other folds: an item does not say where it stands itself.
 
     A user's items are dealt out to folds in turn. A user has directions of length 1, one for each fold: of the sum of
@@ -227,12 +243,13 @@ def standing(loadings: Array, chosen: Array, a: Array, *, rated: bool = False, b
         loadings: Of all items, (items, k).
         chosen: By item: what users weigh their items by, to say where they stand.
         a: By item: what they weigh them by in x.
-        rated: Whether weights are multiplied by users' values.
+        rated: Whether weights are multiplied by users' values, or by grades of these.
+        scale: Of values.
         by_length: Whether x are multiplied by lengths.
     """
     arrays = {"chosen": chosen, "a": a, "loadings": loadings}
-    given: dict[str, Any] = {name: np.ascontiguousarray(array, np.float64) for name, array in arrays.items()}
-    given |= {"rated": int(rated), "by_length": int(by_length), "d": loadings.shape[1], "folds": FOLDS}
+    given = graded(rated, scale) | {name: np.ascontiguousarray(array, np.float64) for name, array in arrays.items()}
+    given |= {"by_length": int(by_length), "d": loadings.shape[1], "folds": FOLDS}
     size = min(len(loadings), len(chosen), len(a))
     return RowFunction("standing", given, size, None, FOLDS, loadings.shape[1], "vectors", (8 * FOLDS, 0))
 

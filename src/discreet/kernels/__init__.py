@@ -37,6 +37,7 @@ ANY = 1 << 32  # item numbers are below
 OUTSIDE = "indptr, indices: every entry must have a value and a vector"
 Bound = tuple[float, float, int]  # step, limit and largest, as `truncate` takes them
 Scale = tuple[float, float, float]  # middle, unit and reach: values count from the middle, in a unit, up to the reach
+Grades = tuple[float, float, float, float]  # mean, shrinkage, unit and slope of a `models.grading.Grading`
 ITEM_BYTES = 1 << 20  # of what is known of the items that a thread takes at a time
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
@@ -201,11 +202,10 @@ def _call(name: str, *given: Any, dtype: Any = None) -> None:
 def _ridge(indptr: Array, indices: Array, values: Array, table: Table, prior: Table | None, **given: Any) -> Struct:
     """The C struct `Ridge`; what is not given is a null pointer, or there is none."""
     kind, rows = table.padded.dtype, _rows(indptr, indices, len(table.padded), values)
-    fields: dict[str, Any] = dict.fromkeys(("values", "table", "base", "prior", "gram", "scale"))
-    fields |= {"offset_penalty": -1.0, "prior_count": 0.0, "k": table.k, "ld": table.padded.shape[1]}
-    fields |= dict.fromkeys(("offsets", "vectors", "residuals"))
+    arrays = {"values": values, "table": table.padded, "base": None, "prior": prior and prior.padded}
+    fields = arrays | dict.fromkeys(("gram", "scale")) | {"offset_penalty": -1.0, "prior_count": 0.0}
+    fields |= {"k": table.k, "ld": table.padded.shape[1], **dict.fromkeys(("offsets", "vectors", "residuals"))}
     fields |= {name: value for name, value in given.items() if value is not None}
-    fields |= {"values": values, "table": table.padded, "prior": prior and prior.padded}
     fields |= {name: _array(fields[name], kind) for name in ("values", "base", "scale")}
     fields |= {name: float(fields[name]) for name in ("offset_penalty", "prior_count")}
     for name, size in (("base", rows["size"]), ("prior", rows["size"]), ("scale", rows["n"])):
@@ -445,9 +445,8 @@ def _integers(total: Array) -> Array:
 def truncate(values: Array, indptr: Array, step: float, limit: float, largest: int) -> Array:
     """Ragged rows of float64 as integers, in units of `step`, of L2 norm at most `limit`; `largest` is its square."""
     out = np.empty(len(values), np.int64)
-    function("truncate_rows")(
-        _array(values), *_ends(indptr, values), Struct(step=step, limit=limit, largest=largest), out
-    )
+    grid = Struct(step=step, limit=limit, largest=largest)
+    function("truncate_rows")(_array(values), *_ends(indptr, values), grid, out)
     return out
 
 

@@ -46,7 +46,7 @@ static inline size_t item_at(Rows rows, int64_t at) {
   return ((const uint32_t *)rows.items)[at];
 }
 
-// Whether all items of some rows are below size: functions do nothing, and return 0, if they are not.
+// Whether all items of some rows are below size. If not, functions do nothing, and return 0; without memory, -1.
 static inline int known(Rows rows, int64_t begin, int64_t end) {
   int over = 0;
   for (int64_t e = rows.indptr[begin], last = rows.indptr[end]; e < last; e++)

@@ -1,12 +1,10 @@
 // Which instruction sets this processor, and its operating system, have: 2, 3 or 4 for x86-64-v2 to -v4, 0 elsewhere.
 #include "common.h"
 
-EXPORT int instruction_set(void);
-
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-int instruction_set(void) {
+EXPORT int instruction_set(void) {
   unsigned a, b, c, d, low = 0, high;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return 2;
   unsigned v3 = 1u << 12 | 1u << 22 | 1u << 27 | 1u << 28 | 1u << 29;  // FMA, MOVBE, OSXSAVE, AVX, F16C
@@ -19,5 +17,5 @@ int instruction_set(void) {
   return (b & avx512) == avx512 && (low & 0xe6) == 0xe6 ? 4 : 3;
 }
 #else
-int instruction_set(void) { return 0; }
+EXPORT int instruction_set(void) { return 0; }
 #endif

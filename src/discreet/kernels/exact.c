@@ -1,7 +1,5 @@
 // Integers on a grid, and their sums: what `discreet.privacy` does in NumPy, to the last bit, and faster.
 //
-// Functions that take rows do nothing, and return 0, if an item is not below `size`; -1: there is no memory.
-//
 // Compiled without contraction of products and sums (-ffp-contract=off), once for all instruction sets: a rounding that
 // differs from NumPy's would give other integers. Tests compare each function with its twin on hostile input.
 

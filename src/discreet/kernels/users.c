@@ -2,21 +2,30 @@
 
 #include "common.h"
 
-// Entries of a row, scaled to a length of 1 unless all of them are 0.
-static void unit_row(double *x, int64_t n) {
+// Entries of a row, scaled to a length of 1 unless all of them are 0. Returns their length before.
+static double unit_row(double *x, int64_t n) {
   double squares = 0;
   for (int64_t e = 0; e < n; e++) squares += x[e] * x[e];
-  double length = squares > 0 ? sqrt(squares) : 1;
-  for (int64_t e = 0; e < n; e++) x[e] /= length;
+  for (int64_t e = 0; e < n && squares > 0; e++) x[e] /= sqrt(squares);
+  return sqrt(squares);
 }
 
-// What a row's items weigh: numbers a, by default 1; and with `rated`, times their values. Scaled to a length of 1.
-static void weigh(Rows rows, int64_t i, const double *a, int64_t rated, double *x) {
+// What values count for: with a slope, by `models.grading.Grading`; else what they are, or nothing if not `rated`.
+typedef struct {
+  Scale scale;
+  int64_t rated;
+  double mean, shrinkage, unit, slope;
+} Grades;
+
+// What a row's items weigh: numbers a, by default 1, times what their values count for. Scaled to a length of 1.
+static void weigh(Rows rows, int64_t i, const double *a, Grades g, double *x) {
   const int64_t first = rows.indptr[i], n = rows.indptr[i + 1] - first;
-  const Scale none = {0, 1, INFINITY};
+  double own = 0;
+  for (int64_t e = 0; e < n; own += x[e++]) x[e] = g.rated ? (value_at(rows, g.scale, first + e) - g.mean) / g.unit : 1;
+  own /= (double)n + g.shrinkage;
   for (int64_t e = 0; e < n; e++) {
-    x[e] = a ? a[item_at(rows, first + e)] : 1;
-    if (rated) x[e] *= value_at(rows, none, first + e);
+    if (g.slope > 0) x[e] = fmax(1 + g.slope * (x[e] - own), 0);
+    if (a) x[e] *= a[item_at(rows, first + e)];
   }
   unit_row(x, n);
 }
@@ -43,19 +52,18 @@ static double sum_of_values(Rows rows, int64_t i, Scale s) {
 // x = the weights of items; unless `penalty` is less than 0, times deviations of values from the mean of their row and of
 // so many numbers more, all `mean`.
 typedef struct {
-  Scale scale;
+  Grades grades;
   const double *a;
-  int64_t rated;
   double penalty, mean;
 } Weights;
 
 EXPORT void weights(const void *given, Rows rows, int64_t i, void *memory, double *x, double *vectors, double *numbers) {
   const Weights *q = given;
   const int64_t first = rows.indptr[i], n = rows.indptr[i + 1] - first;
-  weigh(rows, i, q->a, q->rated, x);
+  weigh(rows, i, q->a, q->grades, x);
   if (q->penalty < 0) return;
-  double own = (sum_of_values(rows, i, q->scale) + q->penalty * q->mean) / ((double)n + q->penalty);
-  for (int64_t e = 0; e < n; e++) x[e] *= value_at(rows, q->scale, first + e) - own;
+  double own = (sum_of_values(rows, i, q->grades.scale) + q->penalty * q->mean) / ((double)n + q->penalty);
+  for (int64_t e = 0; e < n; e++) x[e] *= value_at(rows, q->grades.scale, first + e) - own;
 }
 
 // `contributions.own_moments` has the formulas. By the exponent of the variance, which is exact, not by a logarithm.
@@ -85,15 +93,16 @@ EXPORT void moments(const void *given, Rows rows, int64_t i, void *memory, doubl
 // over the other folds, as a direction, 0 if there is none; entry p is in fold p % folds. And x = what
 // items weigh with the numbers a; with `by_length` times the lengths of their folds, scaled to a length of 1.
 typedef struct {
+  Grades grades;
   const double *chosen, *a, *loadings;
-  int64_t rated, by_length, d, folds;
+  int64_t by_length, d, folds;
 } Standing;
 
 EXPORT void standing(const void *given, Rows rows, int64_t i, void *memory, double *x, double *out, double *numbers) {
   const Standing *q = given;
   const int64_t first = rows.indptr[i], n = rows.indptr[i + 1] - first, d = q->d, folds = q->folds;
   double *lengths = memory;
-  weigh(rows, i, q->chosen, q->rated, x), memset(out, 0, sizeof(double) * folds * d);
+  weigh(rows, i, q->chosen, q->grades, x), memset(out, 0, sizeof(double) * folds * d);
   for (int64_t e = 0; e < n; e++) {
     const double *own = q->loadings + item_at(rows, first + e) * d;
     double *sum = out + e % folds * d;
@@ -104,13 +113,8 @@ EXPORT void standing(const void *given, Rows rows, int64_t i, void *memory, doub
     for (int64_t f = 0; f < folds; f++) all += out[f * d + j];
     for (int64_t f = 0; f < folds; f++) out[f * d + j] = all - out[f * d + j];
   }
-  for (int64_t f = 0; f < folds; f++) {
-    double squares = 0, *sum = out + f * d;
-    for (int64_t j = 0; j < d; j++) squares += sum[j] * sum[j];
-    lengths[f] = sqrt(squares);
-    for (int64_t j = 0; j < d && lengths[f] > 0; j++) sum[j] /= lengths[f];
-  }
-  weigh(rows, i, q->a, q->rated, x);
+  for (int64_t f = 0; f < folds; f++) lengths[f] = unit_row(out + f * d, d);
+  weigh(rows, i, q->a, q->grades, x);
   for (int64_t e = 0; e < n && q->by_length; e++) x[e] *= lengths[e % folds];
   if (q->by_length) unit_row(x, n);
 }

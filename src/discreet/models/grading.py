@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from discreet import kernels
 from discreet.models.centering import UserMeans
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
@@ -39,6 +40,11 @@ class Grading:
         about = (part.values.astype(np.float64) - self.mean) / self.unit
         own = part.row_sums(about) / (part.counts + self.shrinkage)
         return np.asarray(np.maximum(1 + SLOPE * (about - own[part.owners]), 0))
+
+    @property
+    def numbers(self) -> kernels.Grades:
+        """For compiled functions, which compute the same."""
+        return self.mean, self.shrinkage, self.unit, SLOPE
 
     def apply(self, part: UserBatch) -> UserBatch:
         """The same users, with weights in place of ratings."""

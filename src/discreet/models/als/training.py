@@ -115,9 +115,17 @@ class Training:
         """Users' items, and their ratings in the unit."""
         return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs).map(self.scale)
 
+    def _grading(self, mean: float) -> Grading:
+        """How much users like each of their items, by their ratings in the unit."""
+        return Grading(mean, self.offset_penalty, 1.0)
+
     def _graded(self, mean: float, most_users: int | None = None) -> Blocks[UserBatch]:
         """Users' items, and how much they like each."""
-        return self._users(most_users).map(Grading(mean, self.offset_penalty, 1.0).apply)
+        return self._users(most_users).map(self._grading(mean).apply)
+
+    def _grades(self, mean: float) -> dict[str, Any]:
+        """The same, for compiled functions of users' rows."""
+        return {"rated": self._grading(mean).numbers, "scale": self.scale.numbers}
 
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
@@ -301,14 +309,12 @@ class Training:
         frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
         return mean, frequencies
 
-    def _second_moment(
-        self, frequencies: ItemFrequencies, users: Blocks[UserBatch], entries: RowFunction
-    ) -> tuple[Noisy, Array]:
+    def _second_moment(self, frequencies: ItemFrequencies, entries: RowFunction) -> tuple[Noisy, Array]:
         """The second moment of users' entries on the most frequent items, and the numbers of these."""
         frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: self.settings.n_frequent])
         place = places(frequent, self.ratings.n_items)
         statistic = GramSum(len(frequent), self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
-        return self.releaser.release(SECOND_MOMENT, statistic, users, replace(entries, place=place)), frequent
+        return self.releaser.release(SECOND_MOMENT, statistic, self._rows, replace(entries, place=place)), frequent
 
     def _choices(
         self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior, features: Array
@@ -381,7 +387,7 @@ class Training:
             frequent = np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent]
             chosen = np.zeros(self.ratings.n_items)
             chosen[frequent] = frequencies.a[frequent]
-            moment, frequent = self._second_moment(frequencies, self._graded(mean), weights(chosen, rated=True))
+            moment, frequent = self._second_moment(frequencies, weights(chosen, **self._grades(mean)))
             pool = self._known_moment(frequencies)
             moment = moment if pool is None else pool(moment, frequent)
             self._keep_pairs(moment.values, frequent, moment.std, frequencies)
@@ -392,8 +398,8 @@ class Training:
         if not found.n:
             return found.loadings, between
         statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
-        contribution = standing(found.loadings, chosen, frequencies.a, by_length=True, rated=True)
-        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._graded(mean), contribution)
+        contribution = standing(found.loadings, chosen, frequencies.a, by_length=True, **self._grades(mean))
+        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._rows, contribution)
         if self.known is not None and isinstance(release, Noisy):
             release = self.known.with_standing(release, frequencies, between, self.inflation)
         self._keep_standing(loadings, standing_of(release, frequencies))

@@ -13,7 +13,7 @@ import numpy as np
 from discreet.data.catalogue import item_features
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
-from discreet.engine.batches import dense_users, equal_weights, on_items, parts, shared_users, user_batches
+from discreet.engine.batches import dense_users, equal_weights, on_items, parts, shared_users, user_batches, weights
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import (
@@ -26,7 +26,7 @@ from discreet.models.centering import (
     private_user_means,
     with_user_means,
 )
-from discreet.models.choices import LABELS, POPULARITY, SECOND_MOMENT, choice_shares, learn_choices, own_weights
+from discreet.models.choices import LABELS, POPULARITY, SECOND_MOMENT, choice_shares, learn_choices
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.grading import Grading
@@ -197,9 +197,8 @@ class DPSVD(PrivateModel):
             return all_users if grading is None else all_users.map(grading.apply)
 
         statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
-        weights = equal_weights if grading is None else own_weights
-        rows = shared_users(ratings) if grading is None else users()
-        popularity = releaser.release(POPULARITY, statistic, rows, weights)
+        entries = weights(rated=grading.numbers if grading else False)
+        popularity = releaser.release(POPULARITY, statistic, shared_users(ratings), entries)
         features = item_features(ratings.catalogue, self.features or ())
         choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS, features=features)
         popularity, chosen, spectrum = choices.popularity, choices.chosen, choices.spectrum
