@@ -30,6 +30,7 @@ PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.07, 0.2  # random probe columns: how man
 WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against factors in item steps
 GRAM_FREEDOM = 2.0  # of the prior of users' shared Gram matrix: the relative variance of its diagonal is 1
 GRAM_LEAST = 0.1  # of a direction that noise hides, in that matrix, over what an average one has
+GRAM_FILL = 0.5  # how much of its bound an average user may fill, by the steps before: with more, many are truncated
 USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is known
 AS_EXPECTED = 10.0  # items
 SCALE_ERROR = 0.5  # relative error of the assumed sizes of columns; with .3 and .8, test errors change by about .1%
@@ -429,3 +430,63 @@ class Observation:
         """Of the first n columns alone."""
         gain, noise = self.gain[:n, :n], self.noise[:n, :n]
         return replace(self, sums=self.sums[:, :n], gain=gain, noise=noise, vectors=self.vectors[: n - 1])
+
+
+@dataclass
+class SharedVectors:
+    """What item steps show of users' vectors (kappa, u), from one step to the next.
+
+    Attributes:
+        bound: Of a user's contribution to the shared Gram matrix.
+        clip: The length of a user's contribution to an item step.
+        squares: Mean squares of the numbers of u.
+        pooled: The shared Gram matrices of all steps, where the weight of biases is 1.
+        shrink: By what the next contributions to the shared Gram matrix are to be multiplied, for most to be in bounds.
+        n_steps: How many steps there were.
+        first: The least that the first step left unexplained.
+        unexplained: The most that the last one did, over that.
+    """
+
+    bound: float
+    clip: float
+    squares: Array
+    pooled: Pooled
+    shrink: float = 1.0
+    n_steps: int = 0
+    first: float = math.nan
+    unexplained: float = 1.0
+
+    @classmethod
+    def nothing(cls, k: int, bound: float, clip: float) -> SharedVectors:
+        """Before the first step, for items of which k numbers are known."""
+        return cls(bound, clip, np.full(k - 1, USER_SQUARE), Pooled(np.zeros((0, 0)), np.zeros((0, 0))))
+
+    def observed(self, gram: Noisy, sums: Noisy, bias_weight: float, frequencies: ItemFrequencies) -> Observation:
+        """With the two releases of another step, and what that one has observed."""
+        k = len(gram.values)
+        unit = self.shrink * np.square(np.append(max(bias_weight, 1.0), np.ones(k - 1)))
+        shared = Pooled(*(each / np.sqrt(np.outer(unit, unit)) for each in (gram.values, gram.std)))
+        self.pooled = _pooled(self.pooled, shared, self.n_steps) if self.n_steps else shared
+        # At least, and times `shrink`.
+        filled = float(np.diagonal(self.pooled.values) @ unit) - 3 * gram.std * math.sqrt(k)
+        self.shrink = min(self.shrink * GRAM_FILL * self.bound * frequencies.n_users / max(filled, 1e-9), 1.0)
+        found = Observation.of(
+            sums, shared, self.pooled, frequencies, self.squares, bias_weight=bias_weight, clip=self.clip
+        )
+        least, most = found.variance
+        self.first = self.first if self.n_steps else least
+        self.unexplained, self.n_steps = most / self.first, self.n_steps + 1
+        return found
+
+
+def _pooled(before: Pooled, now: Pooled, at: int) -> Pooled:
+    """The shared Gram matrices of steps 0 to `at`. Later vectors count more.
+
+    Earlier ones are made as large as the last one: what is left of ratings falls, and users' scales grow with that.
+    """
+    k = len(now.values)
+    old, new = (max(float(np.trace(each.values[:k, :k])), 1e-9) for each in (before, now))
+    error, share = 3 * float(np.linalg.norm(np.diagonal(now.std))), 2 / (at + 2)
+    rest = (1 - share) * min(max(old, new - error), new + error) / old
+    values = rest * before.values[:k, :k] + share * now.values
+    return Pooled(values, np.hypot(rest * before.std[:k, :k], share * now.std))

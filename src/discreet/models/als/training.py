@@ -37,19 +37,17 @@ from discreet.models.als.estimate import (
     COLUMN,
     COLUMN_SPREAD,
     PROBE_SPREAD,
-    USER_SQUARE,
     ByItem,
     ItemEstimate,
     ItemPosterior,
-    Observation,
+    SharedVectors,
 )
 from discreet.models.als.knowledge import FLUCTUATION, Knowledge, KnownPairs, StepInformation, standing_of
-from discreet.models.als.moments import CHANGE, MAGNITUDES, Directions, ItemFrequencies, Pooled, Tastes, UserStatistics
-from discreet.models.choices import LABELS as LISTS
-from discreet.models.choices import Choices, learn_choices, with_popularity
+from discreet.models.als.lists import learn_lists, popularity_of, unbiased_popularity
+from discreet.models.als.moments import MAGNITUDES, Directions, ItemFrequencies, Pooled, Tastes, UserStatistics
+from discreet.models.choices import Choices
 from discreet.models.eigen import places
-from discreet.models.grading import SLOPE, Grading
-from discreet.models.liked import Liked
+from discreet.models.grading import Grading
 from discreet.privacy import GramSum, OuterSum, Releaser, VectorSum
 from discreet.privacy.releaser import Noisy, mean_of, noise_edge
 from discreet.privacy.statistics import UserBatch
@@ -61,7 +59,6 @@ if TYPE_CHECKING:
 
 MOST_OTHERS = 16  # columns from probes: with more, no further ones are looked for
 MOST_KEPT = 1000  # of these items, for fits that go on from this one
-MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with the square, time with the cube
 # Of a direction of choices that becomes a column of ratings: the least sum over users of their squares along it, times
 # mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
 # steps more than they explain. Fitted on MovieLens 1M.
@@ -71,7 +68,6 @@ COLUMN_SIGNAL = 80.0
 TOLERANCE = 0.01
 LEAST_TASTE = 1 / 8  # of what ratings vary by: with less, hardly any direction of taste can be expected
 PARTS = 3  # into which each item step is divided once the first has found strong tastes that no column explains
-GRAM_FILL = 0.5  # how much of GRAM_CLIP an average user may fill, by the steps before: with more, many are truncated
 
 
 @dataclass
@@ -106,37 +102,14 @@ class Training:
         found.has_residuals = settings.residual and SECOND_MOMENT in settings.shares
         return found
 
-    @property
-    def _rows(self) -> Blocks[Any]:
-        """Users' rows, for compiled functions; the values are as they were given."""
-        return shared_users(self.ratings)
-
-    def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
-        """Users' items, and their ratings in the unit."""
-        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs).map(self.scale)
-
-    def _grading(self, mean: float) -> Grading:
-        """How much users like each of their items, by their ratings in the unit."""
-        return Grading(mean, self.offset_penalty, 1.0)
-
-    def _graded(self, mean: float, most_users: int | None = None) -> Blocks[UserBatch]:
-        """Users' items, and how much they like each."""
-        return self._users(most_users).map(self._grading(mean).apply)
-
-    def _grades(self, mean: float) -> dict[str, Any]:
-        """The same, for compiled functions of users' rows."""
-        return {"rated": self._grading(mean).numbers, "scale": self.scale.numbers}
-
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
         mean, frequencies = self._start()
         n_features, known = features.shape[1], self.known
         columns, between = np.zeros((self.ratings.n_items, 0)), np.zeros((known.n_directions if known else 0, 0))
-        self._keep_residuals(np.zeros((0, 0)), 0.0, frequencies)
+        self._keep_no_directions(frequencies)
         spared = self._spared(frequencies)
         bias = self._bias(frequencies, mean, *spared)
-        self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
-        self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
         choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features), features)
         if self.settings.looks_for_directions and not self.settings.residual and not spared:
             columns, between = self._directions(mean, frequencies, choices)
@@ -157,139 +130,7 @@ class Training:
         self.first_other = n
         return mean, frequencies, items
 
-    @property
-    def _rescaled(self) -> float:
-        """The unit of what is known, over the unit now."""
-        return self.known.unit / self.scale.unit if self.known else 1.0
-
-    def _spared(self, frequencies: ItemFrequencies) -> tuple[str, ...]:
-        """The lines of directions, or of tastes, if there are too few users for these to stand out."""
-        s, mu = self.settings, self.releaser.reservation.plan.cost.mu or 0.0
-        if s.residual:
-            spared = self.has_residuals and not self._may_show_tastes(frequencies)
-            self.has_residuals &= not spared
-            return (SECOND_MOMENT,) * spared
-        if self.known is not None or s.lists or not s.looks_for_directions:
-            return ()
-        found = directions_stand_out(mu, s.n_frequent, MOMENT_SHARE, COMMON * frequencies.n_users)
-        return () if found else (SECOND_MOMENT, EXTENSION)
-
-    def _bias(self, frequencies: ItemFrequencies, mean: float, *spared: str) -> Noisy | Pooled:
-        """The mean of all releases of item biases. Lines that are spared pay for more of them."""
-        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
-        contribution = weights(frequencies.a, scale=self.scale.numbers, penalty=self.offset_penalty, mean=mean)
-        if not self.biases:
-            self.biases.append(self.releaser.release(BIAS, statistic, self._rows, contribution))
-        if spared:
-            self.biases += self.releaser.release_repeatedly(spared, statistic, self._rows, contribution, what=BIAS)
-        bias: Noisy | Pooled
-        bias = release = mean_of(self.biases)
-        if self.known is not None:
-            self.inflation = self.known.inflation(release, frequencies, self._rescaled)
-            bias = self.known.with_bias(release, frequencies, self.inflation, self._rescaled)
-        c = frequencies.sums
-        precision = np.broadcast_to(np.square(c / bias.std), c.shape)
-        self.kept["known_bias_"] = np.column_stack([bias.values / c, precision])
-        return bias
-
-    def _keep_pairs(self, pairs: Array, frequent: Array, std: float, frequencies: ItemFrequencies) -> None:
-        size = float(frequencies.sums[frequent].sum() ** 2 / frequencies.n_users)
-        self.kept |= {"known_pairs_": pairs.astype(np.float32), "known_frequent_": frequent}
-        self.kept["known_pairs_scale_"] = np.array([std, size])
-
-    def _keep_residuals(self, moment: Array, std: float, frequencies: ItemFrequencies) -> None:
-        size = float(frequencies.sums.sum() ** 2 / frequencies.n_users)
-        self.kept |= {"known_residuals_": moment.astype(np.float32), "known_residuals_scale_": np.array([std, size])}
-
-    def _keep_standing(self, loadings: Array, standing: Array) -> None:
-        self.kept |= {"known_loadings_": loadings, "known_standing_": standing}
-
-    def steps(self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior) -> ItemPosterior:
-        """All item steps."""
-        s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
-        estimate = ItemEstimate.nothing(items)
-        if self.known is not None:
-            steps = self.known.steps
-            estimate = ItemEstimate.of(items, steps.precision, steps.information, steps.own)
-        n_others, own, sure = known - self.first_other, (np.zeros(m), np.zeros((known, known))), 1.0
-        probes = self.n_steps and n_others <= MOST_OTHERS
-        items = estimate.items.with_probes(n_others) if probes else estimate.items
-        limit = FLUCTUATION if self.known else 2.0  # each continuation would lose again what false columns cost
-        users, found = self._rows, SharedVectors.nothing(known, s)
-        mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
-        noise, left, parts, spread = self.noise, self.n_steps, self.n_steps.denominator, 0.0
-        while left:
-            k, weight = items.mean.shape[1], items.bias_weight(frequencies, found.squares, mu, self.releaser.n_jobs)
-            step = replace(self._step(items, frequencies, mean, weight), shrink=found.shrink)
-            statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
-            gram, sums = self.releaser.release_together(statistics, users, step.contribution, parts=parts)
-            first, observed = not found.n_steps, found.observed(gram, sums, weight, frequencies)
-            self.noise = min(noise * found.unexplained, 1.0)
-            if first and k > known:
-                spread, sure = (items.probed(known, observed, factor * limit) for factor in (1, 2))
-                observed = observed if spread else observed.first(known)
-                estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
-            estimate = estimate.updated(observed, self.releaser.n_jobs)
-            items, found.squares, own = estimate.items, observed.vectors, observed.own
-            left -= Fraction(1, parts)
-            # Of strong tastes, later parts correct what the first ones had to assume. Others are not worth the time:
-            # then only the rest of a step is in parts, where moments took some of it.
-            parts = PARTS if spread > PROBE_SPREAD**2 else left.denominator
-        return self._settled(estimate, own, len(own[1]) if sure else known, limit)
-
-    def _settled(self, estimate: ItemEstimate, own: ByItem, known: int, limit: float) -> ItemPosterior:
-        """After the last step: without the columns behind the known ones, if all steps show only noise along them."""
-        seen = StepInformation(estimate.precision, estimate.information, own)
-        if len(own[1]) > known and not seen.proves(known, limit):
-            seen = seen.first(known)
-            estimate = ItemEstimate.of(estimate.before.first(known), seen.precision, seen.information, seen.own)
-        self._keep_steps(estimate.before, seen)
-        return estimate.items
-
-    def _keep_steps(self, before: ItemPosterior, seen: StepInformation) -> None:
-        information = np.concatenate([seen.precision, seen.information[:, :, None]], axis=2)
-        self.kept |= {
-            "known_steps_": information.astype(np.float32),
-            "known_own_size_": seen.own[0],
-            "known_own_": seen.own[1],
-            "known_others_": np.column_stack([each[:, self.first_other :] for each in (before.mean, before.variance)]),
-        }
-
-    def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
-        penalties = self.offset_penalty * self.noise, USER_VECTOR * self.noise
-        clip, lift = self.settings.step_clip, 1 / math.sqrt(self.noise)
-        return ItemStep(items.means, frequencies, self.scale, mean, *penalties, bias_weight, clip, lift=lift)
-
-    def _known_users(self, release: Noisy) -> UserStatistics:
-        """What a release of their moments says, with what was known before."""
-        if self.known is not None:
-            release, self.kept["known_users_"] = self.known.with_users(release)
-        found = UserStatistics.of(release)
-        if self.known is None:
-            self.kept["known_users_"] = np.append(release.values, release.std) / found.n_users
-        return found
-
-    def _surer(self, release: Noisy, work: tuple[VectorSum, RowFunction]) -> UserStatistics:
-        """What is known of users. If there are too few to tell, lines planned for items release their moments again."""
-        users = self._known_users(release)
-        lines = [(GRAM, STEP)] * int(PARTS * self.n_steps) + [(SECOND_MOMENT,)] * self.has_residuals
-        for labels in () if self.settings.lists else lines:  # lists gain more from popularity
-            parts = PARTS if STEP in labels else 1
-            variance = parts * self.releaser.noise(labels[-1], work[0]).std ** 2
-            gain = users.n_variance / (users.n_variance + variance)
-            if gain * users.loss(self.popularity) < TOLERANCE:
-                break
-            again = self.releaser.release_repeatedly(labels, work[0], self._rows, work[1], what=USERS, parts=parts)
-            release = mean_of([release, *again])
-            users = self._known_users(release)
-            self.n_steps -= Fraction(STEP in labels, PARTS)
-            self.has_residuals &= STEP in labels
-        return users
-
-    def _weights(self, a: Array) -> Noisy:
-        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
-        self.weights = self.releaser.release(WEIGHTS, statistic, self._rows, weights(a))
-        return self.weights
+    # -- users, and how often items occur
 
     def _start(self) -> tuple[float, ItemFrequencies]:
         """The mean rating, and how often items occur. From here on, ratings spread by about 1 unit."""
@@ -309,12 +150,58 @@ class Training:
         frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
         return mean, frequencies
 
-    def _second_moment(self, frequencies: ItemFrequencies, entries: RowFunction) -> tuple[Noisy, Array]:
-        """The second moment of users' entries on the most frequent items, and the numbers of these."""
-        frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: self.settings.n_frequent])
-        place = places(frequent, self.ratings.n_items)
-        statistic = GramSum(len(frequent), self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
-        return self.releaser.release(SECOND_MOMENT, statistic, self._rows, replace(entries, place=place)), frequent
+    def _surer(self, release: Noisy, work: tuple[VectorSum, RowFunction]) -> UserStatistics:
+        """What is known of users. If there are too few to tell, lines planned for items release their moments again."""
+        users = self._known_users(release)
+        lines = [(GRAM, STEP)] * int(PARTS * self.n_steps) + [(SECOND_MOMENT,)] * self.has_residuals
+        for labels in () if self.settings.lists else lines:  # lists gain more from popularity
+            parts = PARTS if STEP in labels else 1
+            variance = parts * self.releaser.noise(labels[-1], work[0]).std ** 2
+            gain = users.n_variance / (users.n_variance + variance)
+            if gain * users.loss(self.popularity) < TOLERANCE:
+                break
+            again = self.releaser.release_repeatedly(labels, work[0], self._rows, work[1], what=USERS, parts=parts)
+            release = mean_of([release, *again])
+            users = self._known_users(release)
+            self.n_steps -= Fraction(STEP in labels, PARTS)
+            self.has_residuals &= STEP in labels
+        return users
+
+    def _known_users(self, release: Noisy) -> UserStatistics:
+        """What a release of their moments says, with what was known before."""
+        if self.known is not None:
+            release, self.kept["known_users_"] = self.known.with_users(release)
+        found = UserStatistics.of(release)
+        if self.known is None:
+            self.kept["known_users_"] = np.append(release.values, release.std) / found.n_users
+        return found
+
+    def _weights(self, a: Array) -> Noisy:
+        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
+        self.weights = self.releaser.release(WEIGHTS, statistic, self._rows, weights(a))
+        return self.weights
+
+    # -- item biases
+
+    def _bias(self, frequencies: ItemFrequencies, mean: float, *spared: str) -> Noisy | Pooled:
+        """The mean of all releases of item biases. Lines that are spared pay for more of them."""
+        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
+        contribution = weights(frequencies.a, scale=self.scale.numbers, penalty=self.offset_penalty, mean=mean)
+        if not self.biases:
+            self.biases.append(self.releaser.release(BIAS, statistic, self._rows, contribution))
+        if spared:
+            self.biases += self.releaser.release_repeatedly(spared, statistic, self._rows, contribution, what=BIAS)
+        bias: Noisy | Pooled
+        bias = release = mean_of(self.biases)
+        if self.known is not None:
+            self.inflation = self.known.inflation(release, frequencies, self._rescaled)
+            bias = self.known.with_bias(release, frequencies, self.inflation, self._rescaled)
+        c = frequencies.sums
+        precision = np.broadcast_to(np.square(c / bias.std), c.shape)
+        self.kept["known_bias_"] = np.column_stack([bias.values / c, precision])
+        return bias
+
+    # -- lists
 
     def _choices(
         self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior, features: Array
@@ -324,57 +211,48 @@ class Training:
         self.lists = {"list_factors_": np.zeros((m, 0), np.float32), "list_weights_": np.zeros(m)}
         if not self.settings.lists:
             return None
-        known = self._popularity_of(frequencies)
-        grades = np.maximum(1 + SLOPE * items.bias, 0) / math.hypot(1, SLOPE)
-        counts = self._counts(frequencies) if self.known is None else known
-        users = partial(self._graded, mean)
-
-        choices = learn_choices(
-            self.releaser,
-            users,
-            Noisy(known.values * grades, known.std),
-            MOST_CHOSEN,
-            labels=LISTS,
-            features=features,
-            pool=self._known_moment(frequencies),
-            liked=Liked(counts, items.bias, items.variance[:, 0], frequencies.squares),
-        )
+        known = popularity_of(frequencies, self.popularity)
+        counts = known if self.known else unbiased_popularity(frequencies, self.popularity, self.weights)
         # Without directions there is nothing to extend.
         lines = [(EXTENSION,)] * (EXTENSION in self.settings.shares) + [(GRAM, STEP)] * int(self.n_steps)
         lines += [(SECOND_MOMENT,)] * self.has_residuals
-        choices, n = with_popularity(choices, self.releaser, users, lines)
+        choices, n = learn_lists(
+            self.releaser,
+            partial(self._graded, mean),
+            (known, counts),
+            items,
+            frequencies,
+            features=features,
+            pool=self._known_moment(frequencies),
+            lines=lines,
+        )
         self.n_steps -= lines[:n].count((GRAM, STEP))
         self.has_residuals &= (SECOND_MOMENT,) not in lines[:n]
         self.lists = {"list_factors_": choices.item_factors, "list_weights_": choices.chosen.weights}
         some = np.sort(np.argsort(-frequencies.sums[choices.items], kind="stable")[:MOST_KEPT])
-        self._keep_pairs(
-            choices.moment.values[np.ix_(some, some)], choices.items[some], choices.moment.std, frequencies
-        )
+        moment = choices.moment.values[np.ix_(some, some)]
+        self._keep_pairs(moment, choices.items[some], choices.moment.std, frequencies)
         self._keep_standing(np.zeros((len(some), 0)), np.zeros((m, 1)))
         return choices
-
-    def _popularity_of(self, frequencies: ItemFrequencies) -> Noisy:
-        """Popularity, as the frequencies have it."""
-        known = frequencies.sums / frequencies.a
-        # Noise may turn it negative, where hardly anything was rated: then it is as large as noise would hide.
-        square = float(known @ known)
-        scale = max(float(self.popularity.values @ known) / square, self.popularity.std / math.sqrt(square))
-        return Noisy(scale * known, scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2))))
-
-    def _counts(self, frequencies: ItemFrequencies) -> Noisy:
-        """The same without bias, so that further releases can be pooled with it."""
-        a, typical = frequencies.a, frequencies.sums / frequencies.a
-        # A user's weights have length 1: they are a over about the root mean square of it.
-        scale = math.sqrt(float(typical @ a**2 / typical.sum()))
-        variance = (scale * self.weights.std / a) ** 2 + (CHANGE * scale * typical) ** 2
-        precision = self.popularity.std**-2 + 1 / variance
-        values = self.popularity.values / self.popularity.std**2 + scale * self.weights.values / a / variance
-        return Noisy(values / precision, math.sqrt(float(np.mean(1 / precision))))
 
     def _known_moment(self, frequencies: ItemFrequencies) -> KnownPairs | None:
         if self.known is None or not len(self.known.chosen.items):
             return None
         return self.known.chosen.pool(frequencies, self.inflation)
+
+    # -- directions of taste, from what is liked together
+
+    def _spared(self, frequencies: ItemFrequencies) -> tuple[str, ...]:
+        """The lines of directions, or of tastes, if there are too few users for these to stand out."""
+        s, mu = self.settings, self.releaser.reservation.plan.cost.mu or 0.0
+        if s.residual:
+            spared = self.has_residuals and not self._may_show_tastes(frequencies)
+            self.has_residuals &= not spared
+            return (SECOND_MOMENT,) * spared
+        if self.known is not None or s.lists or not s.looks_for_directions:
+            return ()
+        found = directions_stand_out(mu, s.n_frequent, MOMENT_SHARE, COMMON * frequencies.n_users)
+        return () if found else (SECOND_MOMENT, EXTENSION)
 
     def _directions(self, mean: float, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
         """Where items stand on directions of taste, from what is liked together; and `Knowledge.between`."""
@@ -405,6 +283,15 @@ class Training:
         self._keep_standing(loadings, standing_of(release, frequencies))
         return found.columns(release, frequencies), between
 
+    def _second_moment(self, frequencies: ItemFrequencies, entries: RowFunction) -> tuple[Noisy, Array]:
+        """The second moment of users' entries on the most frequent items, and the numbers of these."""
+        frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: self.settings.n_frequent])
+        place = places(frequent, self.ratings.n_items)
+        statistic = GramSum(len(frequent), self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
+        return self.releaser.release(SECOND_MOMENT, statistic, self._rows, replace(entries, place=place)), frequent
+
+    # -- tastes, from residuals, where there are few items
+
     def _may_show_tastes(self, frequencies: ItemFrequencies) -> bool:
         """Whether a direction with LEAST_TASTE of the residuals would stand out of their second moment."""
         std = self.releaser.noise(SECOND_MOMENT, self._residuals).std
@@ -420,14 +307,6 @@ class Training:
         if self.known is None or not len(self.known.residuals.items):
             return None
         return self.known.residuals.pool(frequencies, self.inflation)
-
-    def _again(self, label: str, what: str, *given: Any) -> list[Noisy]:
-        """Releases of a statistic under the lines of item steps, or the parts of them that are left."""
-        whole, rest = divmod(self.n_steps, 1)
-        found: list[Noisy] = []
-        for n, parts in ((whole, 1), (rest * PARTS, PARTS)):
-            found += self.releaser.release_repeatedly([label] * int(n), *given, what=what, parts=parts) if n else []
-        return found
 
     def _tastes(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float) -> Tastes | None:
         """What the second moment of residuals shows, if it shows any taste: then it takes the lines of item steps, too.
@@ -454,60 +333,116 @@ class Training:
         self.n_steps, self.noise = Fraction(0), tastes.noise
         return tastes
 
-
-@dataclass
-class SharedVectors:
-    """What item steps show of users' vectors (kappa, u), from one step to the next.
-
-    Attributes:
-        settings: The bounds.
-        squares: Mean squares of the numbers of u.
-        pooled: The shared Gram matrices of all steps, where the weight of biases is 1.
-        shrink: By what the next contributions to the shared Gram matrix are to be multiplied, for most to be in bounds.
-        n_steps: How many steps there were.
-        first: The least that the first step left unexplained.
-        unexplained: The most that the last one did, over that.
-    """
-
-    settings: Settings
-    squares: Array
-    pooled: Pooled
-    shrink: float = 1.0
-    n_steps: int = 0
-    first: float = math.nan
-    unexplained: float = 1.0
-
-    @classmethod
-    def nothing(cls, k: int, settings: Settings) -> SharedVectors:
-        """Before the first step, for items of which k numbers are known."""
-        return cls(settings, np.full(k - 1, USER_SQUARE), Pooled(np.zeros((0, 0)), np.zeros((0, 0))))
-
-    def observed(self, gram: Noisy, sums: Noisy, bias_weight: float, frequencies: ItemFrequencies) -> Observation:
-        """With the two releases of another step, and what that one has observed."""
-        k, s = len(gram.values), self.settings
-        unit = self.shrink * np.square(np.append(max(bias_weight, 1.0), np.ones(k - 1)))
-        shared = Pooled(*(each / np.sqrt(np.outer(unit, unit)) for each in (gram.values, gram.std)))
-        self.pooled = _pooled(self.pooled, shared, self.n_steps) if self.n_steps else shared
-        # At least, and times `shrink`.
-        filled = float(np.diagonal(self.pooled.values) @ unit) - 3 * gram.std * math.sqrt(k)
-        self.shrink = min(self.shrink * GRAM_FILL * s.bounds[GRAM] * frequencies.n_users / max(filled, 1e-9), 1.0)
-        found = Observation.of(
-            sums, shared, self.pooled, frequencies, self.squares, bias_weight=bias_weight, clip=s.step_clip
-        )
-        least, most = found.variance
-        self.first = self.first if self.n_steps else least
-        self.unexplained, self.n_steps = most / self.first, self.n_steps + 1
+    def _again(self, label: str, what: str, *given: Any) -> list[Noisy]:
+        """Releases of a statistic under the lines of item steps, or the parts of them that are left."""
+        whole, rest = divmod(self.n_steps, 1)
+        found: list[Noisy] = []
+        for n, parts in ((whole, 1), (rest * PARTS, PARTS)):
+            found += self.releaser.release_repeatedly([label] * int(n), *given, what=what, parts=parts) if n else []
         return found
 
+    # -- item steps
 
-def _pooled(before: Pooled, now: Pooled, at: int) -> Pooled:
-    """The shared Gram matrices of steps 0 to `at`. Later vectors count more.
+    def steps(self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior) -> ItemPosterior:
+        """All item steps."""
+        s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
+        estimate = ItemEstimate.nothing(items)
+        if self.known is not None:
+            steps = self.known.steps
+            estimate = ItemEstimate.of(items, steps.precision, steps.information, steps.own)
+        n_others, own, sure = known - self.first_other, (np.zeros(m), np.zeros((known, known))), 1.0
+        probes = self.n_steps and n_others <= MOST_OTHERS
+        items = estimate.items.with_probes(n_others) if probes else estimate.items
+        limit = FLUCTUATION if self.known else 2.0  # each continuation would lose again what false columns cost
+        users, found = self._rows, SharedVectors.nothing(known, s.bounds[GRAM], s.step_clip)
+        mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
+        noise, left, parts, spread = self.noise, self.n_steps, self.n_steps.denominator, 0.0
+        while left:
+            k, weight = items.mean.shape[1], items.bias_weight(frequencies, found.squares, mu, self.releaser.n_jobs)
+            step = replace(self._step(items, frequencies, mean, weight), shrink=found.shrink)
+            statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
+            gram, sums = self.releaser.release_together(statistics, users, step.contribution, parts=parts)
+            first, observed = not found.n_steps, found.observed(gram, sums, weight, frequencies)
+            self.noise = min(noise * found.unexplained, 1.0)
+            if first and k > known:
+                spread, sure = (items.probed(known, observed, factor * limit) for factor in (1, 2))
+                observed = observed if spread else observed.first(known)
+                estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
+            estimate = estimate.updated(observed, self.releaser.n_jobs)
+            items, found.squares, own = estimate.items, observed.vectors, observed.own
+            left -= Fraction(1, parts)
+            # Of strong tastes, later parts correct what the first ones had to assume. Others are not worth the time:
+            # then only the rest of a step is in parts, where moments took some of it.
+            parts = PARTS if spread > PROBE_SPREAD**2 else left.denominator
+        return self._settled(estimate, own, len(own[1]) if sure else known, limit)
 
-    Earlier ones are made as large as the last one: what is left of ratings falls, and users' scales grow with that.
-    """
-    k = len(now.values)
-    old, new = (max(float(np.trace(each.values[:k, :k])), 1e-9) for each in (before, now))
-    error, share = 3 * float(np.linalg.norm(np.diagonal(now.std))), 2 / (at + 2)
-    rest = (1 - share) * min(max(old, new - error), new + error) / old
-    values = rest * before.values[:k, :k] + share * now.values
-    return Pooled(values, np.hypot(rest * before.std[:k, :k], share * now.std))
+    def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
+        penalties = self.offset_penalty * self.noise, USER_VECTOR * self.noise
+        clip, lift = self.settings.step_clip, 1 / math.sqrt(self.noise)
+        return ItemStep(items.means, frequencies, self.scale, mean, *penalties, bias_weight, clip, lift=lift)
+
+    def _settled(self, estimate: ItemEstimate, own: ByItem, known: int, limit: float) -> ItemPosterior:
+        """After the last step: without the columns behind the known ones, if all steps show only noise along them."""
+        seen = StepInformation(estimate.precision, estimate.information, own)
+        if len(own[1]) > known and not seen.proves(known, limit):
+            seen = seen.first(known)
+            estimate = ItemEstimate.of(estimate.before.first(known), seen.precision, seen.information, seen.own)
+        self._keep_steps(estimate.before, seen)
+        return estimate.items
+
+    # -- users' rows
+
+    @property
+    def _rows(self) -> Blocks[Any]:
+        """Users' rows, for compiled functions; the values are as they were given."""
+        return shared_users(self.ratings)
+
+    def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
+        """Users' items, and their ratings in the unit."""
+        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs).map(self.scale)
+
+    def _grading(self, mean: float) -> Grading:
+        """How much users like each of their items, by their ratings in the unit."""
+        return Grading(mean, self.offset_penalty, 1.0)
+
+    def _graded(self, mean: float, most_users: int | None = None) -> Blocks[UserBatch]:
+        """Users' items, and how much they like each."""
+        return self._users(most_users).map(self._grading(mean).apply)
+
+    def _grades(self, mean: float) -> dict[str, Any]:
+        """The same, for compiled functions of users' rows."""
+        return {"rated": self._grading(mean).numbers, "scale": self.scale.numbers}
+
+    # -- what is kept for a continuation
+
+    @property
+    def _rescaled(self) -> float:
+        """The unit of what is known, over the unit now."""
+        return self.known.unit / self.scale.unit if self.known else 1.0
+
+    def _keep_no_directions(self, frequencies: ItemFrequencies) -> None:
+        """Until there are some."""
+        self._keep_residuals(np.zeros((0, 0)), 0.0, frequencies)
+        self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
+        self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
+
+    def _keep_residuals(self, moment: Array, std: float, frequencies: ItemFrequencies) -> None:
+        size = float(frequencies.sums.sum() ** 2 / frequencies.n_users)
+        self.kept |= {"known_residuals_": moment.astype(np.float32), "known_residuals_scale_": np.array([std, size])}
+
+    def _keep_pairs(self, pairs: Array, frequent: Array, std: float, frequencies: ItemFrequencies) -> None:
+        size = float(frequencies.sums[frequent].sum() ** 2 / frequencies.n_users)
+        self.kept |= {"known_pairs_": pairs.astype(np.float32), "known_frequent_": frequent}
+        self.kept["known_pairs_scale_"] = np.array([std, size])
+
+    def _keep_standing(self, loadings: Array, standing: Array) -> None:
+        self.kept |= {"known_loadings_": loadings, "known_standing_": standing}
+
+    def _keep_steps(self, before: ItemPosterior, seen: StepInformation) -> None:
+        information = np.concatenate([seen.precision, seen.information[:, :, None]], axis=2)
+        self.kept |= {
+            "known_steps_": information.astype(np.float32),
+            "known_own_size_": seen.own[0],
+            "known_own_": seen.own[1],
+            "known_others_": np.column_stack([each[:, self.first_other :] for each in (before.mean, before.variance)]),
+        }
