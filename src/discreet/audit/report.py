@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from discreet.privacy.statement import CSS
+from discreet.privacy.rendering import document
 from discreet.recommend.results import html_table
 
 if TYPE_CHECKING:
@@ -193,8 +193,4 @@ class Report:
         text = "".join(parts)
         for word in (BROKEN, MISSED):
             text = text.replace(f"<td>{word}</td>", f"<td><strong>{word}</strong></td>")
-        return (
-            '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>Privacy audit</title><style>{CSS}td{{vertical-align:top}}strong{{color:#b3261e}}</style>"
-            f"<main><h1>Privacy audit</h1>{text}</main></html>"
-        )
+        return document("Privacy audit", text, "td{vertical-align:top}strong{color:#b3261e}")

@@ -113,7 +113,7 @@ def _continue(
 ) -> None:
     """Fit a saved model once more, to all ratings so far: what it has released before still counts."""
     with nothing_spent(more=True):
-        from discreet.privacy.statement import paid
+        from discreet.privacy.rendering import paid
 
         model = inputs.saved(folder, "--continue")
         if not hasattr(model, "fit_more"):
@@ -242,7 +242,7 @@ def _intention(model: "Model", ratings: "Interactions", source: str) -> Any:
 
 def _show_result(model: "Model", costs: str, out: Path, files: list[Path]) -> None:
     """Write the statements, and say what was learned and promised."""
-    from discreet.privacy.statement import paid
+    from discreet.privacy.rendering import paid
 
     stated = model.statement()
     for file in files:

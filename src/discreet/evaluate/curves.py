@@ -29,8 +29,7 @@ from discreet.models.recommender import Recommender
 from discreet.parallel import Bar, quiet
 from discreet.privacy import Ledger
 from discreet.privacy.noise import InsecureSeededNoise
-from discreet.privacy.statement import CSS as STATEMENT_CSS
-from discreet.privacy.statement import article
+from discreet.privacy.rendering import article, document
 from discreet.recommend.results import aligned, html_table, paragraphs
 from discreet.validation import positive, probability, whole
 
@@ -504,15 +503,13 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
             for run in self.runs
             if run.repeat == 0
         )
-        return (
-            f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>Privacy against accuracy</title><style>{STATEMENT_CSS}{CSS}</style><main>"
-            f"<h1>Privacy against accuracy</h1>"
+        content = (
             f'<p class="holds"><strong>{text(sentence)}</strong></p>{paragraphs(others)}'
             f'<p class="void">{text(owner)}</p>{paragraphs(notes)}{plots}'
             f"<h2>What each model promises</h2><p>The statement of the first run at each epsilon. It is about that run "
-            f"alone, and none of these models is meant to be published.</p>{statements}</main></html>"
+            f"alone, and none of these models is meant to be published.</p>{statements}"
         )
+        return document("Privacy against accuracy", content, CSS)
 
     def _svg(self, metric: str) -> str:
         """The plot as an SVG element, without the header of a file."""

@@ -289,6 +289,11 @@ class Model(Estimator):
         """How many items: what scikit-learn calls the columns of the table that was learned from."""
         return len(self.catalogue_)
 
+    @property
+    def _base(self) -> Array:
+        """What is expected of each item before anything is known about a user, if biases are about the mean rating."""
+        return self.item_bias_ + np.float32(self.global_mean_)
+
     @cached_property
     def _fold_in(self) -> FoldIn:
         self._require_sound()

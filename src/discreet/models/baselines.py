@@ -103,9 +103,8 @@ class MeanRating(NotPrivateModel):
         }
 
     def _make_fold_in(self) -> FoldIn:
-        base = self.item_bias_ + np.float32(self.global_mean_)
         offset_penalty = self.shrinkage if self.by in ("user", "both") else None
-        return RidgeFoldIn(columns=self.item_factors_, base=base, offset_penalty=offset_penalty)
+        return RidgeFoldIn(columns=self.item_factors_, base=self._base, offset_penalty=offset_penalty)
 
 
 def _ratio(sums: Any, counts: Any) -> Any:
@@ -204,5 +203,4 @@ class DPMeanRating(PrivateModel):
         }
 
     def _make_fold_in(self) -> FoldIn:
-        base = self.item_bias_ + np.float32(self.global_mean_)
-        return RidgeFoldIn(columns=self.item_factors_, base=base, offset_penalty=self.shrinkage_)
+        return RidgeFoldIn(columns=self.item_factors_, base=self._base, offset_penalty=self.shrinkage_)

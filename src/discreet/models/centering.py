@@ -76,9 +76,11 @@ class Centering:
         return replace(self, centre=users.mean, shrinkage=users.shrinkage)
 
     @classmethod
-    def unbounded(cls, value_range: tuple[float, float], n_items: int, *, centre: bool) -> Centering:
-        """That of a model without privacy: no row is so long that it would be scaled."""
-        return cls.of(value_range, 2 * max(map(abs, value_range)) * n_items**0.5, centre=centre)
+    def exact(cls, name: str, ratings: Interactions, *, centre: bool) -> Centering:
+        """That of a model without privacy: no row is so long that it would be scaled, and users' means are known."""
+        value_range = require_ratings(name, ratings)
+        found = cls.of(value_range, 2 * max(map(abs, value_range)) * ratings.n_items**0.5, centre=centre)
+        return found.about(exact_user_means(ratings, value_range)) if centre else found
 
     def prepare(self, part: UserBatch) -> Prepared:
         """Some users' rows. Sums are over one user's ratings, in their order: no row depends on another."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from discreet.errors import DataError
 from discreet.papers.reproduction import AS_PUBLISHED, Plot, Reproduction, Row, number
+from discreet.recommend.results import whole_file
 from discreet.version import __version__
 
 HEADINGS = ("", "published", "ours", "ours / published", "where it is printed")
@@ -38,9 +39,8 @@ class Results:
         rows = {self.reproduction.identity(other): other for other in [*self.rows, row]}
         self.rows = list(rows.values())
         if self.path is not None:
-            whole = self.path.with_suffix(f"{self.path.suffix}.part")
-            whole.write_text(self.text(), encoding="utf-8")
-            whole.replace(self.path)  # never half a file
+            with whole_file(self.path) as part:
+                part.write_text(self.text(), encoding="utf-8")
 
     def document(self) -> dict[str, Any]:
         """Plain values."""

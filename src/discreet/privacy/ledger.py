@@ -32,8 +32,9 @@ from discreet.privacy.guarantee import (
     renyi_budget,
 )
 from discreet.privacy.noise import Gaussian, GridArray, Noise, NoiseSource, SystemNoise, described, require_noise
+from discreet.privacy.rendering import ledger_table
 from discreet.privacy.set_union import Threshold
-from discreet.privacy.statement import Statement, ledger_table
+from discreet.privacy.statement import Statement
 from discreet.privacy.store import BEGIN, Checkpoint, Entry, State, Store, Transaction, canonical
 from discreet.validation import positive, probability, round_down, round_up, whole
 

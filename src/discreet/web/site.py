@@ -18,7 +18,8 @@ from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.model_folder import digest, refused
 from discreet.models.recommender import Recommender
-from discreet.privacy.statement import Statement, release_rows
+from discreet.privacy.rendering import release_rows
+from discreet.privacy.statement import Statement
 from discreet.recommend.results import titles, whole_file
 from discreet.typing import Array
 from discreet.web.releases import in_words

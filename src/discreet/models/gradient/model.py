@@ -19,7 +19,6 @@ from discreet.models.centering import (
     VARIANCES,
     Centering,
     Shares,
-    exact_user_means,
     private_user_means,
     release_user_means,
     with_user_means,
@@ -85,8 +84,7 @@ class DescentModel(Model):
         pairs = zip(np.split(self.steps_, ends, axis=1), np.split(self.gains_, ends), strict=True)
         steps = [Step(*pair) for pair in pairs]
         descent = Descent(float(self.step_size), len(self.item_bias_), centering, steps)
-        base = self.item_bias_ + np.float32(self.global_mean_)
-        return ReplayFoldIn(columns=self.item_factors_, base=base, steps=descent)
+        return ReplayFoldIn(columns=self.item_factors_, base=self._base, steps=descent)
 
     def _check_learned(self) -> None:
         super()._check_learned()
@@ -218,11 +216,9 @@ class GradientDescent(DescentModel, NotPrivateModel):
     n_jobs: int | None = -1
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
-        value_range, n = require_ratings("GradientDescent", ratings), ratings.n_items
+        n, centering = ratings.n_items, Centering.exact("GradientDescent", ratings, centre=self.centre)
         check_catalog(n)
-        centering, place = Centering.unbounded(value_range, n, centre=self.centre), np.arange(n)
-        if self.centre:
-            centering = centering.about(exact_user_means(ratings, value_range))
+        place = np.arange(n)
         descent = Descent(float(self.step_size), n, centering)
         for _ in range(self.n_steps):
             moment = second_moment(descent.blocks(ratings, place), n, self.n_jobs, descent.rows)
@@ -335,9 +331,8 @@ class DPSGD(PrivateModel):
         }
 
     def _make_fold_in(self) -> FoldIn:
-        base = self.item_bias_ + np.float32(self.global_mean_)
         penalty = Penalty(VECTOR_PENALTY * self.unit_**2)
-        return RidgeFoldIn(columns=self.item_factors_, base=base, penalty=penalty, offset_penalty=self.shrinkage_)
+        return RidgeFoldIn(columns=self.item_factors_, base=self._base, penalty=penalty, offset_penalty=self.shrinkage_)
 
     def _check_learned(self) -> None:
         super()._check_learned()

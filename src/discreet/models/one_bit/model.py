@@ -461,7 +461,7 @@ class OneBit(PrivateModel):
         link, unit = self._link(), self._unit(self.value_range_)
         return RidgeFoldIn(
             columns=self.item_factors_,
-            base=self.item_bias_ + np.float32(self.global_mean_),
+            base=self._base,
             penalty=Penalty(unit**2 / link.curvature),
             offset_penalty=EFFECT_PENALTY / link.curvature if self._effects else None,
             targets=BitTargets(link, self.threshold_, unit),

@@ -16,16 +16,7 @@ from discreet.engine import Blocks
 from discreet.engine.batches import dense_users, equal_weights, on_items, parts, shared_users, user_batches, weights
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, require_ratings
-from discreet.models.centering import (
-    CLAMP,
-    SPREAD,
-    Centering,
-    Shares,
-    UserMeans,
-    exact_user_means,
-    private_user_means,
-    with_user_means,
-)
+from discreet.models.centering import CLAMP, SPREAD, Centering, Shares, UserMeans, private_user_means, with_user_means
 from discreet.models.choices import LABELS, POPULARITY, SECOND_MOMENT, choice_shares, learn_choices
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
@@ -246,8 +237,7 @@ class DPSVD(PrivateModel):
         Where columns hold sqrt(f_k) q_k, f_k = d_k / (d_k + lam), the vector sum_j h_j columns_j gives the same scores.
         """
         if self._predicts_ratings:
-            base = self.item_bias_ + np.float32(self.global_mean_)
-            return rating_fold_in(self.item_factors_, base, self.shrinkage_)
+            return rating_fold_in(self.item_factors_, self._base, self.shrinkage_)
         known = self.item_factors_.shape[1] - self.exploration_.shape[1]
         loadings = np.hstack([self.item_factors_[:, :known], self.exploration_])
         loadings[self.history_weights_ == 0] = 0
@@ -313,11 +303,9 @@ class SVD(NotPrivateModel):
     shrinkage_: float | None = field(init=False)
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
-        value_range, n = require_ratings("SVD", ratings), ratings.n_items
+        n, centering = ratings.n_items, Centering.exact("SVD", ratings, centre=self.centre)
         check_catalog(n, self.rank)
-        items, centering = np.arange(n), Centering.unbounded(value_range, n, centre=self.centre)
-        if self.centre:
-            centering = centering.about(exact_user_means(ratings, value_range))
+        items = np.arange(n)
         blocks = parts(ratings, ratings.values, most_users=dense_users(n))
         moment = second_moment(map(partial(on_items, centering.entries, items), blocks), n, self.n_jobs)
         return {
@@ -328,8 +316,7 @@ class SVD(NotPrivateModel):
         }
 
     def _make_fold_in(self) -> FoldIn:
-        base = self.item_bias_ + np.float32(self.global_mean_)
-        return rating_fold_in(self.item_factors_, base, self.shrinkage_)
+        return rating_fold_in(self.item_factors_, self._base, self.shrinkage_)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -422,7 +409,7 @@ class DPCleansedSVD(PrivateModel):
 
         Since a user has rated only a share of these, about count / items, the sum over their ratings is scaled up.
         """
-        columns, base = self.item_factors_, self.item_bias_ + np.float32(self.global_mean_)
+        columns, base = self.item_factors_, self._base
         if self.predictor == "knn":
             known = np.hstack([columns, self.loadings_]).any(axis=1)  # the items that have a covariance
             spread, damping = float(np.count_nonzero(known)), self.shrinkage_

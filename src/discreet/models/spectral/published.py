@@ -90,9 +90,8 @@ class PublishedDPSVD(PublishedModel):
         }
 
     def _make_fold_in(self) -> FoldIn:
-        base = self.item_bias_ + np.float32(self.global_mean_)
-        damping = SHRINKAGE if self.centre else None
-        return LinearFoldIn(columns=self.item_factors_, base=base, loadings=self.item_factors_, damping=damping)
+        factors, damping = self.item_factors_, SHRINKAGE if self.centre else None
+        return LinearFoldIn(columns=factors, base=self._base, loadings=factors, damping=damping)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
