@@ -179,7 +179,7 @@ def test_another_journal_is_refused(tmp_path: Path) -> None:
 
 def test_passwords_stay_out_of_errors() -> None:
     for url in ("postgresql://me:secret@localhost:1/x", "postgresql://localhost:1/x?user=me&password=secret"):
-        with pytest.raises(LedgerUnavailable, match=r"localhost:1/x.*see whether the server runs") as caught:
+        with pytest.raises(LedgerUnavailable, match=r"localhost:1/x.*check whether the server runs") as caught:
             Ledger(f"{url}{'&' if '?' in url else '?'}connect_timeout=5")
         assert "secret" not in str(caught.value)
     with pytest.raises(PrivacyError, match="not a database URL") as broken:
@@ -273,7 +273,7 @@ def test_a_server_that_is_stopped_between_two_releases() -> None:
     except postgres.Unavailable as reason:
         missing("PostgreSQL", str(reason))
     message = str(attempt(ledger))
-    assert "see whether the server runs" in message
+    assert "check whether the server runs" in message
     assert "Nothing was spent" in message
     with pytest.raises(LedgerUnavailable, match="the server runs"):
         Ledger(url)

@@ -1,11 +1,11 @@
-"""Does this machine compute the same bits for any memory address, and for any neighbors in memory?
+"""Checks that a row's results do not depend, even in the last bit, on memory addresses or on other rows.
 
-Our own kernels do by construction (`discreet.kernels`): one thread computes a row, in its own order. Models also
-multiply a user's row by a public matrix with NumPy. Most BLAS kernels give the same result for any address; some treat
-the first few numbers separately until they reach an aligned address, and round differently. Then the last bits of one
-user's numbers would depend on which users come before them in memory. And vectorized functions such as tanh may compute
-the last few numbers of an array in another way. The proofs require that neither happens; so it is tested, once per
-process, before the first private fit, and before a private model serves anyone.
+The compiled kernels guarantee that by construction: one thread computes a row, in a fixed order. Models also multiply a
+user's row by a public matrix with NumPy. Most BLAS kernels give the same result for any address; some treat the first
+few numbers separately until they reach an aligned address, and round differently. Then the last bits of one user's
+numbers would depend on which users come before them in memory. Similarly, vectorized functions such as tanh may compute
+the last few numbers of an array differently. The proofs require that neither happens, so it is tested once per process,
+before the first private fit and before a private model serves anyone.
 """
 
 import platform
@@ -29,11 +29,11 @@ from discreet.version import __version__
 PLACES = 8  # numbers of 8 bytes in a cache line
 SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33, 65)]
 LARGE = [(1002, 64)]  # dense rows, and directions of taste
-ENTRIES = 67  # of an array: the last ones do not fill a vector register
+ENTRIES = 67  # of an array, chosen so that the last ones do not fill a vector register
 KINDS = (np.float32, np.float64)  # used to fold in users
 
 Operation = Callable[[Array, Array, Array], Array]
-PRODUCTS: dict[str, Operation] = {  # of a row and a matrix
+PRODUCTS: dict[str, Operation] = {  # products of a row and a matrix
     "t X": lambda X, t, z: t[:, None, :] @ X,
     "X z": lambda X, t, z: X @ z[:, :, None],
     "z X^T": lambda X, t, z: z[:, None, :] @ X.swapaxes(1, 2),
@@ -79,10 +79,10 @@ def address_dependent() -> tuple[str, ...]:
 
 @cache
 def machine_kernels() -> str:
-    """A description of everything that decides the last bits of results: if two are equal, so are the bits of a row.
+    """A description of everything that decides the last bits of results: equal descriptions mean equal bits.
 
-    The machine, the versions of libraries, and the kernels that they chose for its processor. Not every library says
-    which it chose, so there is also a digest of results.
+    It names the machine, the versions of libraries, and the kernels that they chose for its processor. Not every
+    library says which it chose, so there is also a digest of results.
     """
     words = [platform.machine(), " ".join(platform.libc_ver()), f"discreet {__version__} {kernels.instruction_set()}"]
     words += [f"{package.__name__} {package.__version__}" for package in (np, scipy)]

@@ -1,7 +1,7 @@
 """Statistics of single entries: neighbors have the same entries, and at most `entries` of their secret bits differ.
 
 Which entries exist is public here; their bits are not. As in `statistics`, each type knows its sensitivity, in the norm
-of the noise: L1 for Laplace noise, L2 for Gaussian noise and `L2Laplace`, a number of bits for randomized response.
+of the noise: L1 for Laplace noise, L2 for Gaussian noise and `L2Laplace`, the number of bits for randomized response.
 Proofs, for the "flip" adjacency only: docs/proofs/one-bit.md.
 """
 
@@ -28,7 +28,7 @@ SHORT = 24  # binary digits of an epsilon that several scales of noise share
 class EntryStatistic(ABC):
     """A kind of statistic of secret bits."""
 
-    noises: ClassVar[tuple[type, ...]]  # those with a proof
+    noises: ClassVar[tuple[type, ...]]  # the kinds of noise for which there is a proof
     secret: ClassVar[bool] = False  # whether what is drawn must never leave the memory of the process
 
     def __post_init__(self) -> None:
@@ -68,8 +68,8 @@ class Bits(EntryStatistic):
 class TwoValued(EntryStatistic):
     """One of two public numbers for each entry, at most `change` apart; its bit says which.
 
-    Both are put on the grid, and the second is moved to within `change` of the first there, so the sensitivity needs no
-    proof about the numbers.
+    Both are put on the grid, and the second is clipped to within `change` of the first, so the sensitivity needs no
+    assumption about the numbers.
     """
 
     noises = (Laplace, Gaussian)
@@ -97,7 +97,7 @@ class TwoValued(EntryStatistic):
 
 @dataclass(frozen=True)
 class LinearPerturbation(EntryStatistic):
-    """The random linear term of an objective: only noise, which stays secret; its optimum is released.
+    """The random linear term of an objective. It is pure noise and stays secret; the optimum is released.
 
     Releasing the exact optimum is as private as releasing the objective's derivatives with this noise, which a flip
     moves by `change`, except for the ratio of second derivatives, which costs `extra` of epsilon for each entry.
@@ -111,7 +111,7 @@ class LinearPerturbation(EntryStatistic):
     extra: NotNegative = 0.0  # the largest |log| of the ratio of second derivatives
 
     def moved(self, noise: Laplace) -> float:
-        """The sensitivity of the derivatives, and `extra` in units of the noise."""
+        """The sensitivity of the derivatives, and `extra` converted with the scale of the noise."""
         return self.entries * (self.change + noise.scale * self.extra)
 
     def integers(self, bits: Array, noise: Laplace) -> GridArray:
@@ -156,15 +156,15 @@ class Minimizer:
     def exact_distance(self) -> float:
         """The distance of the exact minimizers of neighbors, in the Frobenius norm.
 
-        With D = X' - X and t the length of D at the entries that differ, ridge |D|^2 + bend t^2 <= change sqrt(entries)
-        t; t is at most |D|, and at most 2 alpha sqrt(entries).
+        Let D be the difference of the two minimizers and t the norm of D at the entries that differ. Then
+        ridge |D|^2 + bend t^2 <= change sqrt(entries) t, with t at most |D| and at most 2 alpha sqrt(entries).
         """
         t = min(2 * self.alpha, self.change / (self.bend + max(self.ridge, self.bend)))
         return math.sqrt(self.entries * t * (self.change - self.bend * t) / self.ridge)
 
     @property
     def gap(self) -> float:
-        """How far above its minimum the function may be: a matrix is then within slack / 2 of that distance."""
+        """How far above its minimum the function may be: the matrix is then within slack / 2 * `exact_distance`."""
         return self.ridge / 2 * (self.slack / 2 * self.exact_distance) ** 2
 
     @property
@@ -175,10 +175,10 @@ class Minimizer:
 
 @dataclass(frozen=True)
 class PerturbedMinimizer:
-    """A matrix near the minimizer that a `LinearPerturbation` has paid for: only the solver's error is left to hide.
+    """A matrix near the minimizer that a `LinearPerturbation` has paid for: noise must hide only the solver's error.
 
-    The linear term is on a grid: the minimizer for noise with a density is within 1 / ridge times a grid unit for each
-    of its numbers.
+    The linear term is on a grid. Rounding each of its numbers by at most a unit moves the minimizer by at most
+    1 / ridge times the norm of these roundings.
     """
 
     ridge: float  # the modulus of strong convexity
@@ -195,12 +195,12 @@ class PerturbedMinimizer:
 
 
 def duality_gap(matrix: Array, gradient: Array, dual: Array, radius: float, alpha: float) -> float:
-    """A bound on how far a solver's matrix is from the minimum of a convex function F.
+    """A bound on how far the value of a convex function F at a solver's matrix X is above its minimum.
 
-    No Z whose singular values add up to at most `radius`, with entries up to `alpha`, is better by more than this. F is
-    convex, so F(Z) >= F(X) + <G, Z - X> for X = `matrix` and G, F's `gradient` there. For any A, which a solver calls
-    `dual`, and B = -G - A, <-G, Z> = <A, Z> + <B, Z> is at most radius |A| + alpha sum |B_ij|, |A| being the largest
-    singular value. The gap is this bound less <-G, X>. `Minimizer` and `PerturbedMinimizer` rely on it.
+    The minimum is over all Z whose singular values add up to at most `radius`, with entries up to `alpha`. Let G be the
+    `gradient` of F at X. By convexity F(Z) >= F(X) + <G, Z - X>. For any matrix A (`dual`) and B = -G - A,
+    <-G, Z> = <A, Z> + <B, Z> is at most radius |A| + alpha sum |B_ij|, where |A| is the largest singular value. The gap
+    is this bound minus <-G, X>. `Minimizer` and `PerturbedMinimizer` rely on it.
     """
     rest = -gradient - dual
     square = dual @ dual.T if dual.shape[0] <= dual.shape[1] else dual.T @ dual
@@ -210,9 +210,9 @@ def duality_gap(matrix: Array, gradient: Array, dual: Array, radius: float, alph
 
 
 def matrix_noise(cost: Cost, distance: float, size: int) -> tuple[Grid, float, L2Laplace | Gaussian]:
-    """The grid, the sensitivity and the noise for a matrix that neighbors move by at most `distance`, for a cost.
+    """The grid, sensitivity and noise, for a given cost, of a matrix that differs by `distance` between neighbors.
 
-    A Gaussian cost pays for Gaussian noise, a pure one for noise N of density exp(-epsilon |N| / distance).
+    A Gaussian cost pays for Gaussian noise, a pure cost for noise N with density exp(-epsilon |N| / distance).
     """
     grid = fine_grid(noise_std(_least_noise(cost, distance)[1], size), distance)
     # Each entry is rounded to the nearest unit, for both neighbors, which moves them apart by at most a unit in each.
@@ -225,7 +225,7 @@ def noise_std(noise: L2Laplace | Gaussian, size: int) -> float:
 
 
 def _least_noise(cost: Cost, sensitivity: float) -> tuple[float, L2Laplace | Gaussian]:
-    """The declared sensitivity, this one or slightly above, and the least noise that a cost pays for."""
+    """The least noise that a cost pays for, and the declared sensitivity: the given one or slightly more."""
     if cost.gaussian:
         return sensitivity, Gaussian.for_cost(cost, sensitivity=sensitivity)
     # Rounded up to few digits, so that the product fits a float's 53 bits and costs exactly the planned epsilon.

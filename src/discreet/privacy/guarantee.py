@@ -26,8 +26,8 @@ MAX_EPSILON = 200.0  # of a budget: a larger one protects nothing
 MAX_MU = 1 << 20  # of one release
 SPENDABLE = 1 - 2.0**-40  # share of the largest mu^2 that calibration uses, so that its parts fit after rounding up
 
-_SAFETY = 1e-9  # relative, and
-_SAFETY_EPSILON = 4e-12  # absolute: more than any rounding; tests compare with 60 digits
+_SAFETY = 1e-9  # relative safety margin
+_SAFETY_EPSILON = 4e-12  # absolute margin: more than any rounding error; tests compare with 60 digits
 
 Unit = Literal["user", "entry"]
 Notion = Literal["joint-dp", "dp"]
@@ -37,8 +37,8 @@ AdjacencyName = Literal["add-remove", "replace", "flip"]  # what users write
 class Adjacency(str, Enum):
     """How neighboring data sets differ. A member equals, prints and is saved as the plain string that users write."""
 
-    ADD_REMOVE = "add-remove"  # one more, or one less
-    REPLACE = "replace"  # one is replaced by any other
+    ADD_REMOVE = "add-remove"  # one person's data (or one entry) is added or removed
+    REPLACE = "replace"  # it is replaced by any other
     FLIP = "flip"  # a secret bit, or any of a user's bits, is flipped
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
         return 0.0
     upper, lower = float(log_ndtr(mu / 2 - epsilon / mu)), epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
     delta = -math.exp(upper) * math.expm1(min(lower - upper, 0.0))
-    # The difference of two nearly equal numbers may consist of their rounding errors.
+    # The difference of two nearly equal numbers may be nothing but rounding errors.
     error = (abs(upper) + abs(lower) + epsilon + 1) * 1e-15 * math.exp(upper)
     return min(delta * (1 + _SAFETY) + 16 * error + sys.float_info.min, 1.0)
 
@@ -102,9 +102,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _first(holds: Callable[[float], bool]) -> tuple[float, float]:
-    """Two neighboring floats: a condition does not hold at the first, or it is 0; it holds at the second, or it is inf.
+    """Two adjacent floats: the condition fails at the first, unless it is 0, and holds at the second, or it is inf.
 
-    The same root as dp_accounting's, which tests compare with, but importing that takes longer than serving a person.
+    dp_accounting finds the same root, and tests compare the two, but importing it takes longer than serving a person.
     """
     low, high = 0.0, 1.0
     while high < math.inf and not holds(high):
@@ -121,8 +121,8 @@ def _first(holds: Callable[[float], bool]) -> tuple[float, float]:
 class PureEvent:
     """Any release that is epsilon-DP without a delta: Laplace and geometric noise, randomized response.
 
-    Its privacy loss is dominated by that of one randomized-response bit, which is also the loss of the discrete Laplace
-    mechanism at sensitivity 1: that is the dp_accounting event. A Renyi accountant counts epsilon^2 / 2 zCDP.
+    Its privacy loss is dominated by that of one randomized-response bit, which is also that of the discrete Laplace
+    mechanism at sensitivity 1, which is the dp_accounting event. A Renyi accountant counts epsilon^2 / 2 zCDP.
     """
 
     kind: ClassVar[str] = "pure"
@@ -170,7 +170,7 @@ class Selection:
     """The best of a random number of runs, each of cost `run` (Papernot and Steinke 2022).
 
     The number of runs is truncated negative binomial with the given mean: shape 1 is geometric, 0 logarithmic,
-    infinity Poisson. Only the Renyi accountant knows this event.
+    infinity Poisson. Only the Renyi accountant supports this event.
     """
 
     kind: ClassVar[str] = "selection"
@@ -243,7 +243,7 @@ class Cost:
         return rest.gaussian >= 0 and all(count > 0 for _, count in rest.events)
 
     def pays_for(self, release: "Cost") -> bool:
-        """Whether it covers a release of this cost; over a sample of users, if it is a cost of such releases."""
+        """Whether it covers a release of this cost, or one over a sample of users if it is planned for those."""
         sampled = [event.mu for event, _ in self.events if isinstance(event, SampledGaussian)]
         if not sampled:
             return release.within(self)
@@ -263,7 +263,7 @@ class Cost:
 
     @property
     def _pld_error(self) -> float:
-        """An error of delta, several times what the Fourier transforms of the PLD accountant were seen to lose."""
+        """A margin for delta: several times the error observed in the Fourier transforms of the PLD accountant."""
         return 1e-12 + 2.0**-52 * sum(count for _, count in self.events)
 
     @property
@@ -275,7 +275,7 @@ class Cost:
 
     @property
     def noise(self) -> "Cost":
-        """The same without thresholds."""
+        """The same cost without thresholds."""
         others = tuple((e, count) for e, count in self.events if not isinstance(e, ThresholdEvent))
         return Cost(self.gaussian, self.releases, others)
 
@@ -296,8 +296,8 @@ class Cost:
     def filter(self) -> int | None:
         """The Gaussian-DP cost of the whole, in the unit of `gaussian`; None if some events have none.
 
-        Unlike (epsilon, delta) totals this may be compared with a budget even if the noise of later releases was chosen
-        after seeing earlier results: docs/proofs/composition.md.
+        Unlike an (epsilon, delta) total, it may be compared with a budget even if the noise of later releases was
+        chosen after seeing earlier results: docs/proofs/composition.md.
         """
         pure = self._pure_events
         if len(pure) < len(self.events):
@@ -316,7 +316,7 @@ class Cost:
             epsilon = event.epsilon
             log_sum = epsilon * order + math.log1p(math.exp(epsilon * (1 - 2 * order)))
             exact = (log_sum - epsilon - math.log1p(math.exp(-epsilon))) / (order - 1)
-            total += count * (exact if epsilon * order > 0.01 else order * epsilon**2 / 2)  # else digits would cancel
+            total += count * (exact if epsilon * order > 0.01 else order * epsilon**2 / 2)  # avoids cancellation
         return total * (1 + _SAFETY)
 
     def parts(self) -> Iterator["Cost"]:
@@ -346,7 +346,7 @@ class Cost:
             return self.noise.epsilon(rest) if delta > exposure else math.inf
         if not self.events:
             return gaussian_epsilon(self._gaussian_mu, delta)
-        exact = delta > 2 * self._pld_error  # else the Renyi accountant, which is looser but has no such error
+        exact = delta > 2 * self._pld_error  # otherwise use the Renyi accountant, which is looser but has no such error
         accountant = _accountant(self, renyi=not exact)
         epsilon = float(accountant.get_epsilon(delta - self._pld_error if exact else delta)) * (1 + _SAFETY)
         return min(epsilon, self.pure)
@@ -368,7 +368,7 @@ class Cost:
         return dp.ComposedDpEvent(parts + [dp.SelfComposedDpEvent(one(event), count) for event, count in self.events])
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; mu^2 as a string, since JSON numbers are not exact."""
+        """Values for JSON; mu^2 as a string, since JSON numbers are not exact."""
         events = []
         for event, count in self.events:
             run = {"run": event.run.to_json(), "shape": str(event.shape)} if isinstance(event, Selection) else {}
@@ -426,7 +426,7 @@ def _accountant(cost: Cost, renyi: bool) -> Any:
 
     if renyi or any(isinstance(event, Selection) for event, _ in cost.events):
         return dp.rdp.RdpAccountant().compose(cost.dp_event(renyi=True))
-    # A grid of losses that is fine against the whole: small budgets need a finer one.
+    # The grid of privacy losses must be fine relative to the total: small budgets need a finer one.
     size = cost._gaussian_mu + sum(getattr(event, "epsilon", 1.0) * count for event, count in cost.events)
     interval = 1e-4 * min(max(size, 1e-3), 1.0)
     return dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE, interval).compose(cost.dp_event())
@@ -504,7 +504,7 @@ class Guarantee:
         return Guarantee(cost, delta, self.unit, self.adjacency, notion, not reasons, "; ".join(dict.fromkeys(reasons)))
 
     def __str__(self) -> str:
-        """One sentence that a lawyer can read."""
+        """One sentence for readers without a technical background."""
         numbers = f"epsilon = {round_up(self.epsilon)} and delta = {round_up(self.delta)}"
         if not self.holds and math.isinf(self.epsilon):
             return f"NOT PRIVATE: {self.why_not}."
@@ -526,7 +526,7 @@ class Guarantee:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, with everything needed to compute the guarantee again."""
+        """Values for JSON, with everything needed to compute the guarantee again."""
         epsilon = self.epsilon if math.isfinite(self.epsilon) else None
         names = ("delta", "mu", "unit", "adjacency", "notion", "holds", "why_not")
         values = {name: getattr(self, name) for name in names} | {"adjacency": str(self.adjacency)}
@@ -563,14 +563,14 @@ def account(
 
     Args:
         epsilon: the desired epsilon of all releases together: gives the largest mu that meets it at `delta`.
-        delta: at which delta epsilon is stated.
+        delta: the delta at which epsilon is stated.
         mu: the Gaussian-DP parameter, sensitivity / std, of one release.
         rho: the zCDP parameter, mu^2 / 2, of one release.
         noise_multiplier: std / sensitivity of one release.
         releases: the number of such releases.
         unit: what neighboring data sets differ in: the data of one "user", or one "entry".
         adjacency: how they differ.
-        notion: what is covered.
+        notion: what the guarantee covers ("joint-dp" or "dp").
 
     Example:
         >>> round(account(epsilon=1, delta=1e-5).mu, 6)

@@ -49,7 +49,7 @@ _DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian", "threshold_delta": 0.0
 class Planned:
     """One line of a plan: `count` releases with one label, each of at most this cost.
 
-    What Gaussian releases cost adds up, so several cheaper ones may take the place of one.
+    The costs of Gaussian releases add up, so several cheaper releases may take the place of one.
     """
 
     label: str
@@ -57,18 +57,18 @@ class Planned:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _label(self.label)  # the record has it as JSON, and a line must be found by it
+        _label(self.label)  # it is recorded as JSON, and lines are looked up by it
         object.__setattr__(self, "count", whole("count", self.count, 1))
         if not isinstance(self.cost, Cost) or not self.cost.sound or not self.cost:
             raise PrivacyError(f"cost: {self.label!r} needs a positive one, e.g. Cost.of_mu(0.1)")
 
     @property
     def total(self) -> Cost:
-        """The cost of all its releases."""
+        """The cost of all releases of this line."""
         return self.cost * self.count
 
     def left(self, costs: Sequence[Cost]) -> int:
-        """How many of its releases are left after releases of these costs: docs/proofs/composition.md, section 3."""
+        """How many releases are left after releases of these costs: docs/proofs/composition.md, section 3."""
         if self.cost.events:
             return self.count - len(costs)
         return self.count + -sum(cost.gaussian for cost in costs) // self.cost.gaussian
@@ -90,7 +90,7 @@ class Plan:
         """Split a Gaussian budget: mu^2 adds up, so shares of mu^2 sum to 1.
 
         Args:
-            mu: the parameter of the whole, e.g. `discreet.account(epsilon=1, delta=1e-6).mu`.
+            mu: the Gaussian-DP parameter of the whole plan, e.g. `discreet.account(epsilon=1, delta=1e-6).mu`.
             shares: label -> share of mu^2, or (share, count) for `count` equal releases that divide a share.
         """
         pairs = {label: share if isinstance(share, tuple) else (share, 1) for label, share in shares.items()}
@@ -108,14 +108,14 @@ class Plan:
         return sum((line.total for line in self.lines), Cost())
 
     def left(self, events: Iterable[Entry]) -> dict[str, int]:
-        """How many releases of each line are left after some releases."""
+        """How many releases of each line are left after the given releases."""
         costs: dict[str, list[Cost]] = {line.label: [] for line in self.lines}
         for event in events:
             costs[event.label].append(event.cost)
         return {line.label: line.left(costs[line.label]) for line in self.lines}
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Plain values."""
+        """Values that JSON can hold."""
         return [{"label": line.label, "cost": line.cost.to_json(), "count": line.count} for line in self.lines]
 
     @classmethod
@@ -129,7 +129,7 @@ class Plan:
         raise PrivacyError(f"label: {label!r} is not in the plan, which has {', '.join(x.label for x in self.lines)}")
 
     def noise(self, label: str, *, sensitivity: float, symmetric: bool = False, parts: int = 1) -> Gaussian:
-        """The least Gaussian noise that this line of the plan pays for, for each of several parts of a release."""
+        """The least Gaussian noise that this line pays for; with `parts`, for each of that many parts of a release."""
         planned = self[label].cost
         if planned.events:
             raise PrivacyError(f"label: the plan's line {label!r} has no mu: it is not for Gaussian noise alone")
@@ -258,7 +258,7 @@ class Ledger:
         return {"url": self._store.url, "name": self._store.name, "digest": first.digest}
 
     def guarantee(self, cost: Cost, events: Iterable[Entry], *, delta: float | None = None) -> Guarantee:
-        """The guarantee of some of this ledger's events, which `cost` covers; NOT PRIVATE if any was insecure."""
+        """The guarantee of some of this ledger's events, of total cost `cost`; NOT PRIVATE if any was insecure."""
         return self._terms(cost, any(event.body.get("secure") is not True for event in events), delta)
 
     def _terms(self, cost: Cost, insecure: bool, delta: float | None = None) -> Guarantee:
@@ -289,7 +289,7 @@ class Ledger:
         return [entry for entry in self.entries if entry.kind in ("release", "charge")]
 
     def _fits(self, spent: Cost, cost: Cost) -> bool:
-        """Whether a cost may be added: to an adaptive sequence, or as a first and only plan fixed in advance."""
+        """Whether a cost fits, as part of an adaptive sequence or as the only plan, fixed in advance."""
         if self.epsilon is None or self._filter_admits(spent + cost):
             return True
         return not spent and cost.epsilon(self.delta) <= self.epsilon
@@ -312,7 +312,7 @@ class Ledger:
 
     @property
     def _noise_budget(self) -> tuple[float, float]:
-        """The epsilon, and the part of delta, that releases with noise share."""
+        """The epsilon, and the part of delta, for releases with noise."""
         assert self.epsilon is not None
         return self.epsilon, _noise_delta(self.delta, self.threshold_delta)
 
@@ -523,7 +523,7 @@ class Ledger:
         return Statement.of(title, self.spent, self.events, public_inputs=public_inputs, budget=budget, stopped=stopped)
 
     def totals(self) -> dict[str, Any]:
-        """This ledger's total and its budget, for the statement of something that it has paid for."""
+        """This ledger's total and its budget, for the statement of a fit that it paid for."""
         return {"spent": self.spent.to_json(), "budget": self._budget()}
 
     def _budget(self) -> dict[str, Any] | None:
@@ -581,8 +581,8 @@ class Reservation:
         """`Ledger.release`, paid for by the plan's line of this label.
 
         With a `rate`, the statistic is that of a secret Poisson sample of the users, drawn for this release alone. With
-        a `threshold`, the places and noisy values of the positive entries that pass it are released. `what` is for the
-        record: what is released under a line that was planned for something else.
+        a `threshold`, the positions and noisy values of the positive entries that pass it are released. `what` is for
+        the record: what is released under a line that was planned for something else.
         """
         if threshold is not None and self.keeps_releases:
             raise PrivacyError("checkpoint: a release with a threshold cannot be resumed; make it before the fit")
@@ -592,7 +592,7 @@ class Reservation:
 
     @property
     def entries(self) -> list[Entry]:
-        """All that the log says of it."""
+        """All entries of this reservation in the log."""
         return [entry for entry in self._ledger.entries if entry.body.get("reservation") == self.id]
 
     @property
@@ -619,7 +619,7 @@ class Reservation:
         return planned
 
     def entry(self, transaction: Transaction, body: dict[str, Any], cost: Cost) -> Entry:
-        """The record of a release: a new one, or that of an earlier run, which must be for the same release."""
+        """The record of a release: a new entry, or that of an earlier run, which must match."""
         opening, entries = _opening(transaction, self.id)
         recorded = [entry for entry in entries if entry.kind == "release"][self._made :]
         if self._checkpoint is None or not recorded:
@@ -636,7 +636,7 @@ class Reservation:
         return recorded[0]
 
     def once(self, entry: Entry, draw: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """The one array of a release: drawn now, and saved before anyone sees it; or saved by an earlier run."""
+        """The released array: drawn now and saved before anyone sees it, or read from an earlier run."""
         if self._checkpoint is None:
             return draw()
 
@@ -648,7 +648,7 @@ class Reservation:
             before = saved(transaction)
         if before is not None:
             array = self._checkpoint.read(before, entry.body["shape"])
-        else:  # nobody has seen what an earlier run may have drawn
+        else:  # an earlier run may have drawn an array, but nobody has seen it
             array = draw()
             written = self._checkpoint.write(array)
             with self._ledger._store.transaction() as transaction:
@@ -660,7 +660,7 @@ class Reservation:
 
 
 def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[Entry]]:
-    """The entry that made a reservation, and all its entries: the record counts, not an object in memory."""
+    """The entry that opened a reservation, and all its entries, from the log: objects in memory may be out of date."""
     entries = transaction.entries(reservation)
     if not entries or entries[0].kind != "reserve":
         raise PrivacyError(f"reservation: this ledger has none with the id {reservation!r}")
@@ -670,7 +670,7 @@ def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[En
 def _require_same(opening: Entry, lines: Any) -> None:
     """Raise unless a reservation that exists can be resumed under this plan."""
     name = opening.body["reservation"]
-    if opening.body.get("checkpoint") is not True:  # nothing says which of its arrays somebody has seen
+    if opening.body.get("checkpoint") is not True:  # it is unknown which of its arrays somebody has seen
         raise PrivacyError(f"checkpoint: the reservation {name} was made without one, so it cannot be resumed")
     if opening.body["lines"] != lines:
         raise PrivacyError(f"plan: the reservation {name} was made for another one")

@@ -1,8 +1,8 @@
-"""Noise: secret bits, exact integer laws that are drawn from them, and the mechanisms that add those to a statistic.
+"""Noise: secret bits, exact samples of integer distributions, and the mechanisms that add them to a statistic.
 
-The bits are an AES-256-CTR keystream keyed by the operating system. The system's source has no state that could be
-copied: each release asks it for a fresh 256-bit key. So there is nothing to re-key after a fork, in a worker process or
-after unpickling, and threads that release at the same time read the keystreams of different keys.
+The bits are an AES-256-CTR keystream keyed by the operating system. The system's noise source has no state that could
+be copied: each release asks it for a fresh 256-bit key. So there is nothing to re-key after a fork, in a worker process
+or after unpickling, and threads that release at the same time read the keystreams of different keys.
 
 The sampler is a ziggurat (Marsaglia and Tsang) in which nothing is approximated. A random point is drawn in a stack of
 equal-area rectangles that covers the region under the density f. Its coordinates are uniform reals whose first bits are
@@ -39,7 +39,7 @@ from discreet.privacy.guarantee import Cost, PureEvent
 from discreet.typing import Floats, Integers, Words
 from discreet.validation import decimal, positive, probability, whole
 
-STD_BITS = 20  # a noise standard deviation is about 2^20 grid units
+STD_BITS = 20  # the standard deviation of noise is about 2^20 grid units
 
 
 # -- what noise is added to: integers on a public grid
@@ -216,7 +216,7 @@ _LAYERS = 1 << 10
 _MANTISSA = 52  # bits of the abscissa drawn at once; with the layer and the sign they fill a 64-bit word
 _MARGIN = 1e-9  # by which the tables stay on the safe side of the curve, against 1e-12 of rounding
 _BAND = 1e-10  # half-width of the band in which float64 does not decide whether a point is under the curve
-_END = 24  # of the rectangles of the normal law
+_END = 24  # where the rectangles of the normal law end
 
 
 def precision(digits: int) -> AbstractContextManager[Context]:
@@ -229,9 +229,9 @@ class _Density(NamedTuple):
 
     log: Callable[[Floats], Floats]  # log f
     exact: Callable[[Decimal], Decimal]  # f, correctly rounded in the current decimal context
-    inverse_log: Callable[[float], float]  # x with log f(x) = the argument
+    inverse_log: Callable[[float], float]  # the x at which log f(x) equals the argument
     floor: bool  # the integer is floor(scale x), else the nearest one
-    tail: bool  # f is exponential: beyond the base rectangle it starts again
+    tail: bool  # f is exponential: beyond the base rectangle the law starts again
 
 
 _NORMAL = _Density(lambda x: -x * x / 2, lambda x: (-x * x / 2).exp(), lambda y: max(-2 * y, 0.0) ** 0.5, False, False)
@@ -249,8 +249,8 @@ class _Ziggurat(NamedTuple):
     width: Floats
     height: Floats
     quick: Floats  # in units of width / 2^52, rounded down
-    start: float  # for a tail: where it starts, exactly; the area is then (start + 1) f(start)
-    area: float  # else this, exactly
+    start: float  # where the tail starts, if there is one; the area is then (start + 1) f(start), exactly
+    area: float  # the exact area otherwise
 
     def exact_area(self) -> Decimal:
         """The common area, to the precision of the current decimal context."""
@@ -272,7 +272,7 @@ def _build(density: _Density) -> _Ziggurat:
         return widths, heights, area, heights[-1] + area / widths[-1] + (_LAYERS - len(widths))
 
     # The top of the stack (plus one for each layer left over) grows with the area: find the smallest that reaches 1.
-    low, high = (20.0, 1.0) if density.tail else (1e-6, 1.0)  # bases of too small and too large an area
+    low, high = (20.0, 1.0) if density.tail else (1e-6, 1.0)  # bases whose areas are too small and too large
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (low, middle) if stack(middle)[3] >= 1 + _MARGIN else (middle, high)
@@ -365,7 +365,7 @@ def _exact(zig: _Ziggurat, stream: Stream, word: int, up: Uniform | None) -> _Re
     layer, across = word % _LAYERS, Uniform(stream, word >> (64 - _MANTISSA), _MANTISSA)
     if zig.density.tail and layer == 0 and up is not None:
         if not _below(across, lambda _: Decimal(zig.start) / (Decimal(zig.start) + 1)):
-            # An exponential law forgets: beyond `start` it is a fresh draw, that much further out.
+            # The exponential law has no memory: beyond `start` it is a fresh draw, that much further out.
             again = _draw(zig, stream)
             return again._replace(offset=again.offset + Fraction(zig.start))
         up = None  # left of the tail the base rectangle is all under the curve
@@ -406,10 +406,11 @@ class RandomScale(NamedTuple):
 
 
 def random_scale(scale: float, size: int, stream: Stream) -> RandomScale:
-    """The standard deviation with which `size` normal numbers together have the density exp(-|x| / scale), |x| in L2.
+    """The standard deviation for which `size` normal numbers together have the density exp(-|x| / scale), |x| in L2.
 
-    For fewer than three, as for three. Gamma has the density f(x) = x^mode exp(-x): rejection from an exponential law
-    to both sides of the mode, since log f(mode + t) - log f(mode) <= -t^2 / (2 (mode + |t|)) <= 2 - |t| / width.
+    Fewer than three numbers get the scale for three. Gamma has the density f(x) = x^mode exp(-x): rejection from an
+    exponential law to both sides of the mode, since log f(mode + t) - log f(mode) <= -t^2 / (2 (mode + |t|)) <= 2 - |t|
+    / width.
     """
     mode, width = Fraction(max(size, 3) - 1, 2), math.isqrt(max(size, 3)) + 2
     while True:
@@ -427,7 +428,7 @@ def random_scale(scale: float, size: int, stream: Stream) -> RandomScale:
 
 
 class _Memory(threading.local):
-    """A thread's buffers for a block: allocating fresh pages for each would cost more than the arithmetic."""
+    """A thread's buffers: allocating new ones for each block would cost more than the arithmetic."""
 
     def __init__(self) -> None:
         self.arrays = np.empty((5, BLOCK))
@@ -448,10 +449,10 @@ def _fill(zig: _Ziggurat, exact: Scale, stream: Stream, out: Integers) -> None:
     np.multiply(mantissa, np.take(steps, index, out=other, mode="clip"), out=value)
     if zig.density.floor:
         value -= np.repeat([0.5, -0.5], _LAYERS).take(index)
-    with np.errstate(invalid="ignore"):  # beyond int64 nothing is sure, below
+    with np.errstate(invalid="ignore"):  # values beyond int64 are decided exactly, below
         out[:] = nearest = np.rint(value, out=other)
     value -= nearest
-    # The integer is uncertain: bits not drawn yet and three roundings, each at most 2^-52 of the largest value.
+    # These make the integer uncertain: bits not drawn yet and three roundings, each at most 2^-52 of the largest value.
     close = np.abs(value, out=value) > 0.5 - 4 * scale * float(zig.width[0]) * 2.0**-_MANTISSA
 
     # Points beyond the quick part of their rectangle: draw the ordinate and compare with the curve.
@@ -473,7 +474,7 @@ def _fill(zig: _Ziggurat, exact: Scale, stream: Stream, out: Integers) -> None:
     for position, ordinate_bits in tasks:
         out[position], redo[position] = _decided(zig, exact, stream, int(words[position]), ordinate_bits)
     if zig.density.floor:
-        redo |= (out == 0) & (index >= _LAYERS)  # there is one zero, not two
+        redo |= (out == 0) & (index >= _LAYERS)  # 0 and -0 are the same integer, so one of them is rejected
     again = np.empty(np.count_nonzero(redo), np.int64)
     if again.size:
         _fill(zig, exact, stream, again)
@@ -561,7 +562,7 @@ def _plus(
 
 
 def _threads() -> int:
-    return min(n_threads(-1), 8)  # more would wait for each other
+    return min(n_threads(-1), 8)  # with more, threads would wait for each other
 
 
 def _scale(name: str, scale: float, grid: Grid) -> float:
@@ -590,14 +591,14 @@ class Gaussian:
 
     @classmethod
     def for_cost(cls, cost: Cost, *, sensitivity: float, symmetric: bool = False) -> "Gaussian":
-        """The least noise that a Gaussian cost pays for."""
+        """The least noise that this Gaussian cost pays for."""
         std = _sensitivity(sensitivity) / positive("mu", cost.mu)
         while Cost.of_gaussian(sensitivity, std).gaussian > cost.gaussian:
             std = math.nextafter(std, math.inf)
         return cls(std, symmetric)
 
     def grid(self) -> Grid:
-        """The grid that suits this noise: about 2^20 units to a standard deviation."""
+        """The grid that suits this noise: a standard deviation is about 2^20 units."""
         return Grid.for_std(self.std)
 
     def cost(self, sensitivity: float) -> Cost:
@@ -637,7 +638,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class _Pure:
-    """Noise whose density falls by a factor of e over each `scale`, in some norm: epsilon is sensitivity / scale."""
+    """Noise with density proportional to exp(-norm / scale), for some norm: epsilon is sensitivity / scale."""
 
     scale: float
 
@@ -695,7 +696,7 @@ class L2Laplace(_Pure):
 class RandomizedResponse:
     """Each bit (1 if positive, else 0) is flipped by an exact coin: with `epsilon`, at 1 / (1 + e^epsilon).
 
-    Or with `flip_one` and `flip_zero`, the probabilities that a 1 and a 0 are flipped; the epsilon is then the largest
+    Alternatively, `flip_one` and `flip_zero` are the probabilities that a 1 and a 0 are flipped; epsilon is the largest
     of the four log ratios. The sensitivity is the number of bits that may differ between neighbors.
     """
 

@@ -1,4 +1,4 @@
-"""The one way from users' contributions to public arrays: a typed statistic, summed exactly, released under a plan."""
+"""The only way from users' contributions to public arrays: a statistic, summed exactly, is released under a plan."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ from discreet.privacy.statistics import ExactSum, Stacked, Statistic
 from discreet.typing import Array
 from discreet.validation import positive
 
-Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows and public values
+Contribution = Callable[[Any], Any]  # computed for a batch of users, from their own rows and public values
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What a batch of users contributes, in grid units: a function that can be sent to other machines."""
+    """Computes a batch's contribution in grid units; it can be sent to other machines."""
 
-    encoder: ExactSum  # on its grids
+    encoder: ExactSum  # with grids
     contribution: Contribution
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the sum."""
+        """The shape of the sum."""
         return self.encoder.shape
 
     def __call__(self, batch: Any) -> Any:
@@ -49,7 +49,7 @@ class Encoded:
         return self.encoder.add(total, encoded, n_jobs)
 
     def add_batch(self, total: Array, batch: Any) -> None:
-        """Add what a batch contributes to the total, in place; of shared rows, some blocks of them."""
+        """Add a batch's contribution to the total, in place; for `SharedRows`, that of the blocks a thread takes."""
         if not isinstance(self.contribution, RowFunction):
             self.encoder.add_batch(total, batch, self.contribution(batch))
             return
@@ -63,35 +63,35 @@ class Users(Protocol):
     """All users' rows, a batch at a time, on this or other machines."""
 
     def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
-        """The exact sum, by `work.add`, of what `work` makes of each batch."""
+        """The exact sum over batches of `work(batch)`, added up with `work.add`."""
         ...
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """A released array, and the standard deviation of its noise (off the diagonal of symmetric ones: / sqrt 2)."""
+    """A released array and its noise's standard deviation (over sqrt 2 off the diagonal of a symmetric matrix)."""
 
     values: Array
     std: float
 
 
 def mean_of(releases: Sequence[Noisy]) -> Noisy:
-    """The mean of releases of the same sums, by their precision."""
+    """The mean of several releases of the same sums, weighted by inverse variance."""
     std = sum(one.std**-2 for one in releases) ** -0.5
     return Noisy(sum(one.values / one.std**2 for one in releases) * std**2, std)
 
 
 def noise_edge(std: float, n_items: Any) -> Any:
-    """The largest eigenvalue of a symmetric noise matrix of standard deviation `std` (off the diagonal: / sqrt 2)."""
+    """The asymptotic largest eigenvalue of symmetric noise with variance std^2 on the diagonal, std^2 / 2 elsewhere."""
     return std * np.sqrt(2.0 * n_items)
 
 
 def edge_of_rows(squares: Array) -> float:
-    """The same of noise of variances a_i a_j about 0, from what the squares of each row of it add up to.
+    """The largest eigenvalue, asymptotically, of symmetric noise with entries of variance a_i a_j.
 
-    Its resolvent's entries are 1 / (z - a_i c), with c the sum of a_i / (z - a_i c). With u = z / c that is
-    z = u sqrt(sum of a_i / (u - a_i)), and the eigenvalues end at the least of it above the largest a_i: at twice the
-    root of n where all a_i are 1. Items that many rate, or rate strongly, move it up.
+    `squares` has the sum of variances of each row. By the resolvent of the noise, the spectrum ends at the minimum of
+    u sqrt(sum over i of a_i / (u - a_i)) over u above the largest a_i. With n items whose a_i are 1, this is 2 sqrt(n).
+    Items that many users rate, or rate strongly, move it up.
     """
     total = float(squares.sum())
     if not total:
@@ -102,27 +102,27 @@ def edge_of_rows(squares: Array) -> float:
 
 
 def clear_of(edge: float, n: int) -> float:
-    """What the largest of n eigenvalues of noise is above once in a hundred times (by the law of Tracy and Widom)."""
+    """The level that the largest of n noise eigenvalues exceeds with probability 1% (Tracy-Widom law)."""
     return float(edge * (1 + n ** (-2 / 3)))
 
 
 def without_noise(values: Any, edge: float) -> Any:
-    """Eigenvalues above the edge as they were before noise of that edge: it turns t into t + edge^2 / 4t."""
+    """Invert how noise with this edge inflates eigenvalues above it: it turns t into t + edge^2 / 4t."""
     return (values + np.sqrt(values**2 - edge**2)) / 2
 
 
 @dataclass(frozen=True)
 class Releaser:
-    """Releases statistics of users under a plan whose cost is set aside. All that a private model learns comes from it.
+    """Releases statistics of users under a plan whose cost is set aside. Private models learn only through it.
 
     Contributions are computed a batch of users at a time, and may use only a user's own rows and public values. In all
-    its methods `label` is a line of the plan.
+    of its methods, `label` is a line of the plan.
 
     Attributes:
         reservation: Pays for the releases.
-        adjacency: Of the guarantee.
+        adjacency: The adjacency of the guarantee.
         n_jobs: Number of threads, as in scikit-learn.
-        progress: Called after each release with 1, or its part of a planned one, and its label.
+        progress: Called after each release with 1 (or the fraction of a planned release that it is) and the label.
         unproved: Whether to accept sensitivities that a paper prints but that are wrong. Then there is no guarantee.
     """
 
@@ -136,7 +136,7 @@ class Releaser:
         object.__setattr__(self, "adjacency", require_adjacency(self.adjacency, *Adjacency))
 
     def noise(self, label: str, statistic: Statistic) -> Gaussian:
-        """The noise that the plan pays for."""
+        """The noise that the plan pays for under this label."""
         return self._calibrated(label, statistic)[1]
 
     def _calibrated(self, label: str, statistic: Statistic, parts: int = 1) -> tuple[float, Gaussian]:
@@ -164,11 +164,12 @@ class Releaser:
         what: str = "",
         parts: int = 1,
     ) -> Iterator[Noisy]:
-        """Make one sum public under several labels, each with noise of its own that its line pays for.
+        """Make one sum public under several labels, each with independent noise that its line of the plan pays for.
 
-        It is added up once, on the grid that suits the most noise. A label is released when it is asked for: whether it
-        is may depend on those before. Where the lines were planned for something else, `what` says in the record, and
-        so in the certificate, what was released. With `parts`, each costs only that part of a planned release.
+        The sum is computed once, on the grid that suits the largest noise. A label is released when the iterator
+        reaches it, so a caller may stop depending on earlier releases. `what` says in the record, and so in the
+        certificate, what was released if the lines were planned for something else. With `parts`, each release costs
+        that fraction of a planned one.
         """
         calibrated = [self._calibrated(label, statistic, parts) for label in labels]
         encoder = statistic.encoder(max(noise.std for _, noise in calibrated))
@@ -179,10 +180,10 @@ class Releaser:
     def release_together(
         self, statistics: Sequence[tuple[str, Statistic]], users: Users, contribution: Contribution, *, parts: int = 1
     ) -> list[Noisy]:
-        """Make several statistics with equally many columns public, each with its label, from one pass over the users.
+        """Make several statistics with the same number of columns public, each with its label, in one pass over users.
 
-        `contribution` returns a tuple with the contribution to each. With `parts`, each costs only that part of a
-        planned release, so that so many take the place of one.
+        `contribution` returns a tuple with the contribution to each. With `parts`, each release costs only that
+        fraction of a planned one, so that `parts` releases take the place of one.
         """
         calibrated = [self._calibrated(label, statistic, parts) for label, statistic in statistics]
         pairs = zip(statistics, calibrated, strict=True)
@@ -222,8 +223,8 @@ class Releaser:
     ) -> tuple[npt.NDArray[np.int64], Array]:
         """Make public which items users have, with the noise and the threshold that the plan pays for.
 
-        Returns the numbers of the items that pass, and their noisy weights. Numbers count the others too, so they must
-        be translated to ids at once, and forgotten.
+        Returns the numbers of the items that pass, and their noisy weights. Items that do not pass are numbered, too,
+        so the numbers reveal something about them: translate them to ids at once and discard them.
         """
         planned, statistic = self.reservation.plan[label].cost, SetUnion(n_items, most)
         threshold = Threshold(positive("cost.exposure", planned.exposure), most)
@@ -256,7 +257,7 @@ class Releaser:
     def release_entries(self, label: str, statistic: EntryStatistic, bits: Array, noise: Noise) -> Array:
         """Make a statistic of the secret bits of all entries public, with noise that the plan pays for.
 
-        A `secret` one goes to the caller alone, who must not let it out.
+        If the statistic is `secret`, the result is for the caller alone, who must not pass it on.
         """
         if isinstance(statistic, AsPrinted) and not self.unproved:
             raise PrivacyError(f"label: {label!r} has no proof; nothing was released")
@@ -266,7 +267,7 @@ class Releaser:
         return self._public(label, statistic.integers(bits, noise), sensitivity, noise)
 
     def release_matrix(self, label: str, statistic: Minimizer | PerturbedMinimizer, matrix: Array) -> Noisy:
-        """Make a matrix public that a solver has found from the bits of entries, within the gap of the statistic."""
+        """Make public a matrix that a solver computed from the bits of entries, within the gap of the statistic."""
         require_adjacency(self.adjacency, Adjacency.FLIP)
         cost = self.reservation.plan[label].cost
         grid, sensitivity, noise = matrix_noise(cost, statistic.distance, matrix.size)

@@ -1,6 +1,6 @@
 """Secret choices that add no noise: who is in a Poisson sample of the users, and how many trials a search makes.
 
-Their bits come from the source of the noise: anyone who knew the choices would learn more than was charged for.
+Their bits come from the noise source, since anyone who knew the choices would learn more than was charged for.
 """
 
 import math
@@ -21,9 +21,9 @@ from discreet.validation import positive
 # -- Poisson samples of users: for each release, an exact and secret coin decides for each person. They are accounted as
 # `SampledGaussian` events, for add-remove adjacency only: docs/proofs/sgd.md.
 
-AIM, CLOSE = 0.997, 0.99  # of epsilon: the target, and what is close enough
+AIM, CLOSE = 0.997, 0.99  # shares of epsilon: the target, and what is close enough
 TRIALS = 60
-LEAST_MU = 2.0**-20  # of a release: with less, noise would drown out any number of people
+LEAST_MU = 2.0**-20  # of one release: below it, noise would drown out any number of people
 
 
 def poisson_sample(n_users: int, rate: float, source: NoiseSource) -> npt.NDArray[np.intp]:
@@ -36,7 +36,7 @@ def poisson_sample(n_users: int, rate: float, source: NoiseSource) -> npt.NDArra
 
 
 def sampled_cost(mu: float, rate: float, releases: int) -> Cost:
-    """The cost of mu-Gaussian releases over Poisson samples, together."""
+    """The total cost of mu-Gaussian releases over Poisson samples."""
     if rate == 1:
         return Cost.of_mu(mu) * releases
     return Cost.of(SampledGaussian(mu, rate), releases)
@@ -48,7 +48,7 @@ def largest_mu(epsilon: float, delta: float, rate: float, releases: int) -> floa
     low, high, slope = 0.0, math.inf, 1.2
     before: tuple[float, float] | None = None
     budget = Cost(math.floor(largest_gaussian(epsilon, delta) * Fraction(SPENDABLE)), 1)
-    mu: float = (budget.mu or 0.0) / releases**0.5  # right if everyone were in every sample
+    mu: float = (budget.mu or 0.0) / releases**0.5  # exact if everyone is in every sample
     if mu < LEAST_MU:
         raise PrivacyError(
             f"epsilon, delta: {epsilon:g} and {delta:g} leave nothing to spend; give more, or fewer steps"
@@ -59,7 +59,7 @@ def largest_mu(epsilon: float, delta: float, rate: float, releases: int) -> floa
             return mu
         low, high = (mu, high) if cost <= epsilon else (low, mu)
         now = math.log(mu), math.log(cost)
-        if before is not None:  # costs grow like a power of mu, for a while
+        if before is not None:  # locally, costs grow like a power of mu
             slope = min(max((now[1] - before[1]) / (now[0] - before[0]), 0.5), 8.0)
         before = now
         # Small steps up: a mu that is much too large takes long to account for.
@@ -74,7 +74,7 @@ def largest_mu(epsilon: float, delta: float, rate: float, releases: int) -> floa
 
 SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 MOST = 1000.0  # trials on average: more would take forever
-BITS = 512  # of a uniform number, at first
+BITS = 512  # of a uniform number, to begin with
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,14 @@ class Trials:
         while True:
             uniform.refine(4 * digits)
             with precision(digits):
-                error = Decimal(10) ** (20 - digits)  # of the point, and of sums of probabilities
+                error = Decimal(10) ** (20 - digits)  # the error of the point, and of sums of probabilities
                 low, high = (self._at(uniform.decimal() + sign * error) for sign in (-1, 1))
             if low == high and high:
                 return high
             digits *= 2
 
     def _at(self, point: Decimal) -> int:
-        """The first number of trials up to which probabilities add up to more than `point`; 0 if there is none."""
+        """The first number of trials at which the distribution function exceeds `point`; 0 if there is none."""
         below, number, masses = Decimal(0), 0, self._masses()
         while point >= below and point < 1:
             below += next(masses)
@@ -140,10 +140,10 @@ class Trials:
 
     @property
     def parameter(self) -> float:
-        """The rate of the Poisson law, or gamma of the negative binomial: such that the mean is not above `mean`."""
+        """The rate of the Poisson law, or gamma of the negative binomial, for which the mean is at most `mean`."""
         if self.shape == 1:
             return 1 / self.mean
-        if math.isinf(self.shape):  # the mean grows with the rate: the lower end of where it is right
+        if math.isinf(self.shape):  # the mean grows with the rate: take the lower end
             return _bisected(lambda rate: rate / -math.expm1(-rate) <= self.mean, 0.0, self.mean)[0]
         return _bisected(lambda gamma: self._mean_at(gamma) > self.mean, 0.0, 1.0)[1]
 

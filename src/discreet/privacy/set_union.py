@@ -1,8 +1,8 @@
-"""Which items people have, if that is private too: differentially private set union (private partition selection).
+"""The set of items that people have, where it is private, too: private set union, or partition selection.
 
-Each user gives the weight 1 / sqrt(k) to k of their items. Items that anyone has given weight to get noise, and those
-above a threshold become public. Items that only one person has pass it with probability `delta` at most, so that nobody
-can tell from the set that this person was there (Gopi et al. 2020). docs/proofs/private-catalog.md has the proof.
+Each user gives the weight 1 / sqrt(k) to k of their items. Items with a positive weight get noise, and those whose
+noisy weight exceeds a threshold become public. Items that only one person has pass it with probability at most `delta`,
+so the set does not tell whether this person was there (Gopi et al. 2020). Proof: docs/proofs/private-catalog.md.
 """
 
 import math
@@ -26,9 +26,9 @@ LEAST_DELTA = 1e-100
 
 
 def weights(grid: Grid, most: int) -> Integers:
-    """What each of k items of a user counts, for k = 0, ..., most: 1 / sqrt(k) in grid units, rounded down.
+    """The weight of each of a user's items if they have k = 0, ..., most: 1 / sqrt(k) in grid units, rounded down.
 
-    k times the square of the k-th is at most the square of 1, in exact integers.
+    k times the squared weight is at most the square of 1 in units, in exact integers.
     """
     one = 1 << -grid.exponent if grid.exponent <= 0 else 0
     found = np.array([0, *(math.isqrt(one * one // k) for k in range(1, most + 1))], np.int64)
@@ -42,7 +42,7 @@ class Threshold:
     """What the noisy weight of an item must reach to become public.
 
     Attributes:
-        delta: The largest probability that any item passes that only one person has.
+        delta: The largest probability that an item passes that only one person has.
         most: How many items each user gives weight to, at most.
     """
 
@@ -56,7 +56,7 @@ class Threshold:
 
     @property
     def cost(self) -> Cost:
-        """What it costs, beside the noise."""
+        """The cost in addition to that of the noise."""
         return Cost.of(ThresholdEvent(self.delta))
 
     def units(self, std: float, grid: Grid) -> int:
@@ -74,7 +74,7 @@ class Threshold:
         return math.ceil(most + 1e-9 * abs(most)) + 1  # rounded up by far more than the error of `ndtri`
 
     def passed(self, statistic: GridArray, noise: Any, source: NoiseSource) -> npt.NDArray[Any]:
-        """The places of the entries that pass, and their noisy values, as two rows. Only positive entries get noise."""
+        """Two rows: the positions of the entries that pass, and their noisy values. Only positive entries get noise."""
         if not isinstance(noise, Gaussian) or noise.symmetric or statistic.values.ndim != 1:
             raise PrivacyError("noise: a threshold is proved for a vector with Gaussian noise")
         least = self.units(noise.std, statistic.grid) * statistic.grid.step
@@ -85,10 +85,10 @@ class Threshold:
 
 @dataclass(frozen=True)
 class SetUnion(Statistic):
-    """The weight of each item: the sum over users of 1 / sqrt(k) for each of k of their items, at most `most`.
+    """The weight of each item: the sum over users of 1 / sqrt(k) for each of their k items.
 
-    Of a user with more, evenly spaced ones in their own row count. A contribution says for each entry whether it is to
-    count at all (items that are public already need not). Weights are positive, so sqrt 2 is enough for replace.
+    At most `most` items of a user count; of more, evenly spaced ones in their row. A contribution says for each entry
+    whether it may count (items that are public already need not). Weights are positive: sqrt 2 is enough for replace.
     """
 
     size: Count  # how many different items there are: private, and not published by a release with a threshold
@@ -104,7 +104,7 @@ class SetUnion(Statistic):
         return sensitivity_factor(adjacency, nonnegative=True)
 
     def grids_for(self, std: float) -> tuple[Grid, ...]:
-        """One, for the weights."""
+        """The grid of the weights."""
         return (fine_grid(std, 1.0),)
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
@@ -116,7 +116,7 @@ class SetUnion(Statistic):
         wanted = wanted if counts is None else wanted & counts
         n, owners = len(batch.indptr) - 1, batch.owners[wanted]
         own = np.bincount(owners, minlength=n)
-        place = np.arange(len(owners)) - np.repeat(np.cumsum(own) - own, own)  # of an entry in its user's row
+        place = np.arange(len(owners)) - np.repeat(np.cumsum(own) - own, own)  # position of an entry in its user's row
         k, d = np.minimum(own, self.most)[owners], own[owners]
         chosen = (place + 1) * k // d > place * k // d
         units = weights(self.grid, self.most)[k[chosen]]

@@ -1,4 +1,4 @@
-"""The privacy statement: what was released, at what cost, under which assumptions; for people and for machines."""
+"""The privacy statement: what was released, at what cost, under which assumptions, for people and for machines."""
 
 import hashlib
 import json
@@ -59,7 +59,7 @@ def _proved(budget: Mapping[str, Any] | None, continued: bool) -> str:
 
 
 def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continued: bool, stopped: bool) -> list[str]:
-    """A note for readers, unless the releases are one complete plan that was fixed in advance."""
+    """A note about adaptive choices, unless the releases are one complete plan, fixed in advance."""
     plans = {event.body.get("reservation") for event in events}
     if not (continued or stopped) and (len(events) < 2 or (len(plans) == 1 and None not in plans)):
         return []
@@ -72,7 +72,7 @@ PACKAGES = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqla
 def installed(name: str) -> str:
     """The version of a package; "unknown" if it was installed without metadata."""
     if name == "discreet":
-        return __version__  # also for a copy that was never installed
+        return __version__  # works for a source tree that was never installed, too
     try:
         return version(name) or "unknown"
     except PackageNotFoundError:
@@ -146,7 +146,7 @@ class Statement:
             "covered": COVERED[guarantee.notion],
             "not_covered": list(NOT_COVERED),
             "budget": dict(budget) if budget else None,
-            "ledger": {**ledger, "releases": len(events)} if ledger else None,  # how many, at the end, it paid for
+            "ledger": {**ledger, "releases": len(events)} if ledger else None,  # how many of the last ones it paid for
             "notes": [*dict.fromkeys(notes)],
             "versions": _versions(),
         }
@@ -365,7 +365,7 @@ def _follows(stated: Mapping[str, Any], guarantee: Guarantee) -> bool:
 
 
 def _check_budget(budget: Mapping[str, Any] | None, guarantee: Guarantee) -> None:
-    """Raise unless the budget covers the total: by its epsilon, or by a filter, which may be the better bound."""
+    """Raise unless the budget covers the total, by its epsilon or by its filter, which may be the tighter bound."""
     if budget is None:
         return
     named = set(budget) - {"threshold_delta"} == {"epsilon", "delta", "filter"}

@@ -1,17 +1,18 @@
-"""What may be released about people: each kind of sum is a type that knows its own sensitivity.
+"""Statistics that can be released about people: each kind of sum is a class that knows its own sensitivity.
 
-A model chooses a type and its public bounds, and computes contributions from one user's own rows and public numbers.
-The type does the rest: it says how far one person can move the sum, clips a contribution to the bound, puts it on a
-grid of integers and adds it up exactly. A model cannot state a sensitivity. Conditions for a smaller one, such as
+A model chooses a class and its public bounds, and computes contributions from one user's own rows and public numbers.
+The class does the rest: it says how far one person can move the sum, clips each contribution to the bound, puts it on
+a grid of integers and adds it up exactly. A model cannot state a sensitivity. Conditions for a smaller one, such as
 entries that are never negative, are enforced here, not promised by the model.
 
-For every type, whatever the contributions are, f(D + u) - f(D) = f({u}) exactly, in integers, and no longer than the
-sensitivity (tests/privacy/test_statistics.py). Nothing here raises because of a value in the data: numbers that are not
-finite count as zero, rows that are too long are shortened, and an item that a user has twice counts once.
+Write f(D) for the integer sum over a data set D. For every class and any contributions, f(D + u) - f(D) = f({u})
+exactly, and the norm of f({u}) is at most the sensitivity (tests/privacy/test_statistics.py). Nothing here raises
+because of a value in the data: numbers that are not finite count as zero, rows that are too long are shortened, and an
+item that a user has twice counts once.
 
-A contribution is scaled to its bound, truncated toward zero to integers, in units of a public grid, and its norm is
-checked in exact integer arithmetic. Sums of such contributions are exact, hence the same for any order, thread count or
-machine, and their sensitivity is the bound, not the bound plus rounding errors.
+A contribution is scaled to its bound, truncated toward zero to multiples of a public grid unit, and its norm is checked
+in exact integer arithmetic. The sums are exact, hence the same for any order, number of threads or machine, and their
+sensitivity is the bound itself, without an allowance for rounding errors.
 
 Proofs: docs/proofs/grid.md for `VectorSum`, `GramSum` and `OuterSum`; docs/proofs/oja.md for `ProductSum`;
 docs/proofs/dpals-published.md for `NormalEquations`; docs/proofs/evaluation.md for `MeanSum`.
@@ -40,19 +41,19 @@ from discreet.typing import Array, Integers, Self
 from discreet.validation import Count, Positive, check_fields, positive, whole
 
 MAX_BOUND = 1 << 30  # largest contribution of a user in grid units: sums of 2^32 users then stay below 2^63
-EXACT = 1 << 53  # integers up to here are exact in float64
-STRIPES = 32  # of columns of a large matrix, that threads add to
-MOST_USERS = 1 << 14  # whose normal equations, of at most 2^30 units each, are added up at once
-UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
-GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
+EXACT = 1 << 53  # float64 represents all integers up to here exactly
+STRIPES = 32  # blocks of columns of a large matrix, which threads fill in parallel
+MOST_USERS = 1 << 14  # users whose normal equations, at most 2^30 units each, are added up in one call
+UNIT_BITS = 14  # the norm of a unit vector is at most 2^14 grid units
+GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units
 WEIGHT_BITS = 6  # a weight of 1 is 2^6 grid units
-SMALL = 1024  # columns of a Gram matrix up to which each batch of users has its own sum
-NARROW = 64  # columns up to which BLAS is not worth its calls
-UP = 1 + 2.0**-40  # makes up for rounding in the arithmetic of a sensitivity
-BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, despite rounding
-MOST_NUMBERS = 1 << 24  # in a sum of products: a user has at most as many entries
-ROUNDING = 2.0**-26  # relative: more than all float64 errors in a user's product, with so many entries
-ROOM = 1 + 2.0**-30  # between the longest row of a `MeanSum` and its bound: no row is ever shortened to fit
+SMALL = 1024  # Gram matrices of up to this many columns have a separate sum for each batch of users
+NARROW = 64  # up to this many columns, calling BLAS costs more than it saves
+UP = 1 + 2.0**-40  # covers rounding errors in the computation of a sensitivity
+BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats has a norm of at most 1, despite rounding
+MOST_NUMBERS = 1 << 24  # entries of a sum of products, and so of one user's products, at most
+ROUNDING = 2.0**-26  # relative: more than all float64 errors in one user's products, for that many entries
+ROOM = 1 + 2.0**-30  # slack between the longest row of a `MeanSum` and its bound: no row is ever shortened to fit
 
 
 # -- users' rows
@@ -78,16 +79,16 @@ class UserBatch:
 
     @cached_property
     def owners(self) -> Array:
-        """The row of each entry."""
+        """The row number of each entry."""
         return np.repeat(np.arange(len(self.indptr) - 1), self.counts)
 
     def row_sums(self, entries: Array) -> Array:
-        """The sum of each row's entries, in their order: no row's sum depends on another row."""
+        """The sum of each row's entries, in order; it does not depend on any other row."""
         return kernels.row_sums(entries, self.indptr)
 
 
 def row_ends(indptr: npt.ArrayLike, n_entries: int) -> Integers:
-    """Where ragged rows start and end, checked."""
+    """The offsets at which ragged rows start and end, checked."""
     ends = np.ascontiguousarray(indptr, np.int64)
     if not ends.size or ends[0] != 0 or ends[-1] != n_entries or (ends[1:] < ends[:-1]).any():
         raise PrivacyError("indptr: must rise from 0 to the number of entries, as in a CSR matrix")
@@ -95,10 +96,10 @@ def row_ends(indptr: npt.ArrayLike, n_entries: int) -> Integers:
 
 
 def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_] | None]:
-    """Item numbers, and which entries count (None: all): each of a user's items once, if it exists.
+    """Item numbers, and a mask of the entries that count (None if all do).
 
-    A bound on the length of a user's entries bounds their sum only if no two of them have the same item. Entries that
-    do not count are put at item 0.
+    An item that does not exist does not count, and neither does one that its user has already: a bound on the norm of
+    a user's entries bounds their sum only if no two have the same item. Entries that do not count are moved to item 0.
     """
     items, indptr = np.asarray(batch.indices), row_ends(batch.indptr, len(batch.indices))
     if kernels.rising(items, indptr, size):
@@ -107,18 +108,18 @@ def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_]
     order = np.lexsort((items, owners))
     again = (owners[order][1:] == owners[order][:-1]) & (items[order][1:] == items[order][:-1])
     counts = (items >= 0) & (items < size)
-    counts[order[1:][again]] = False  # lexsort is stable: the first of equals stays
+    counts[order[1:][again]] = False  # lexsort is stable, so the first of equal items counts
     return np.where(counts, items, 0).astype(np.uint32), counts
 
 
 def _only(batch: UserBatch, entries: Array, size: int) -> tuple[Array, Array]:
-    """Items and entries in float64; entries that do not count are 0, at item 0."""
+    """Items and entries in float64; entries that do not count become 0, at item 0."""
     values, (items, counts) = np.asarray(entries, np.float64), countable(batch, size)
     return items, values if counts is None else np.where(counts, values, 0.0)
 
 
 def _rows(batch: Any, contribution: Any) -> Array:
-    """Contributions with one row for each user; raises otherwise, since a user's second row is in no sensitivity."""
+    """Contributions with one row for each user. Others raise: the sensitivity covers only one row of each user."""
     rows = np.asarray(contribution, np.float64)
     if len(rows) != batch.n_users:
         raise PrivacyError("contribution: one row for each user was declared")
@@ -129,7 +130,7 @@ def _rows(batch: Any, contribution: Any) -> Array:
 
 
 def in_units(bound: float, grid: Grid) -> tuple[float, float, int]:
-    """A bound as the kernels take it: the step of its grid, it in units, and the largest sum of squares of units."""
+    """The arguments of the kernels: the grid's step, the bound in units, and the largest sum of squares in units."""
     if not isinstance(grid, Grid):
         raise PrivacyError(f"grid: must be a Grid, e.g. noise.grid(), not {grid!r}")
     units = grid.units(positive("bound", bound))
@@ -169,14 +170,14 @@ def truncate(rows: npt.ArrayLike, *, bound: float, grid: Grid, indptr: npt.Array
 
 
 def _in_float64(rows: Array, most: int) -> Iterator[Array]:
-    """Integer rows with entries of at most `most`, as float64, in parts whose sums of products are exact."""
+    """Integer rows with entries of at most `most`, as float64, in chunks whose sums of products are exact."""
     some = EXACT // (most * most)
     for start in range(0, len(rows), some):
         yield rows[start : start + some].astype(np.float64, copy=False)
 
 
 def add_gram(total: Array, rows: Array, most: int) -> None:
-    """Add the sum of x x^T over integer rows x to a matrix: of a matrix times itself, BLAS computes one half."""
+    """Add the sum of x x^T over integer rows x to a matrix; BLAS computes only half of a product x^T x."""
     for x in _in_float64(rows, most):
         np.add(total, x.T @ x, out=total, dtype=np.int64, casting="unsafe")  # integers below 2^53
 
@@ -184,7 +185,7 @@ def add_gram(total: Array, rows: Array, most: int) -> None:
 def add_products(total: Array, rows: Array, most: int, n_jobs: int | None) -> Array:
     """Add x x^T, for integer rows x, to a large matrix, on and above its diagonal.
 
-    Threads share one sum, a stripe of it each, so that there is only one such matrix for any number of threads.
+    Threads fill different columns of one shared sum, so memory does not grow with the number of threads.
     """
     for x in _in_float64(rows, most):
 
@@ -205,7 +206,7 @@ def mirror(total: Array) -> None:
 
 
 def _stripes(size: int) -> list[slice]:
-    """Columns of a matrix, with about as many entries on and above the diagonal in each stripe."""
+    """Blocks of columns, each with about as many entries on and above the diagonal."""
     ends = np.unique(np.rint(size * np.sqrt(np.arange(STRIPES + 1) / STRIPES)).astype(int))
     return [slice(first, last) for first, last in pairwise(ends.tolist())]
 
@@ -214,12 +215,15 @@ Entries = tuple[Array, Array, Array, Array | None]  # indptr of users, then item
 
 
 def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int | None) -> None:
-    """Add w u u^T, and w y u as last columns, by item; in parts, so that float64 is exact."""
+    """Add the sums of w u u^T for each item, and of w y u as last columns, in chunks for which float64 is exact.
+
+    The u are users' `vectors`; their `entries` have weights w and products w y of weights and targets.
+    """
     indptr, items, targets, weights = entries
     for first in range(0, len(vectors), MOST_USERS):
         last = min(first + MOST_USERS, len(vectors))
         own = slice(int(indptr[first]), int(indptr[last]))
-        # By item, and by user within it; entries that do not count are at item 0 with weight 0.
+        # Sorted by item, then by user. Entries that do not count are at item 0 with weight 0.
         ends = indptr[first : last + 1] - own.start
         by_item = csr_array((np.arange(len(items[own])), items[own], ends), shape=(last - first, len(total))).tocsc()
         order, users, ends = by_item.data, by_item.indices, by_item.indptr.astype(np.int64)
@@ -229,7 +233,7 @@ def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int
 
 
 def _add_given(rows: SharedRows, x: Array, totals: tuple[Total, ...], **given: Array) -> None:
-    """Add x of entries, and vectors or numbers (users, each, k) if any are given, to totals."""
+    """Add entries x to totals, with vectors or numbers of shape (users, each, k) if they are given."""
     for turn in rows.turns:
         kernels.add_up(turn, None, *totals, x=x, **given)
 
@@ -238,25 +242,25 @@ def _add_given(rows: SharedRows, x: Array, totals: tuple[Total, ...], **given: A
 
 
 class ExactSum(ABC):
-    """Encodes and adds up contributions, in grid units: sums over a user's numbers, in order, or over integers."""
+    """Encodes contributions in grid units and adds them up. Floats are only summed within one user, in order."""
 
-    symmetric: ClassVar[bool] = False  # whether it consists of symmetric matrices
+    symmetric: ClassVar[bool] = False  # whether the sum consists of symmetric matrices
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of the sum."""
+        """The shape of the sum."""
 
     @abstractmethod
     def add_batch(self, total: Array, batch: Any, contribution: Any) -> None:
-        """Add what some users contribute to the total, in place."""
+        """Add the contributions of some users to the total, in place."""
 
     def totals(self, total: Array, kind: str) -> tuple[Total, ...]:
-        """The total, with its bounds, for a `RowFunction` of this kind; raises for one that gives something else."""
+        """The total and its bounds, for a `RowFunction` of this kind; raises for kinds that do not fit this sum."""
         raise PrivacyError(f"contribution: {type(self).__name__} takes no compiled function of the kind {kind!r}")
 
     def encode(self, batch: Any, contribution: Any) -> Any:
-        """What some users contribute, as `add` takes it: their sum, unless a type says otherwise."""
+        """The contributions of some users, as `add` takes them: their sum, unless a subclass overrides this."""
         total = np.zeros(self.shape, np.int64)
         self.add_batch(total, batch, contribution)
         return total
@@ -269,7 +273,7 @@ class ExactSum(ABC):
 
 @dataclass(frozen=True)
 class Statistic(ExactSum):
-    """A kind of sum over people, with its sensitivity. An `encoder` has the grids on which it is added up."""
+    """A kind of sum over people, with its sensitivity. `encoder` is a copy with the grids for adding it up."""
 
     grids: tuple[Grid, ...] = field(default=(), kw_only=True)  # contributions are products of factors on these grids
 
@@ -281,12 +285,12 @@ class Statistic(ExactSum):
         """How far one person can move the sum, in the L2 norm; raises for an adjacency without a proof."""
 
     def calibrated(self, adjacency: str, noise_for: Callable[[float], Gaussian]) -> tuple[float, Gaussian]:
-        """The sensitivity, and the noise that goes with it."""
+        """The sensitivity, and the noise for it."""
         sensitivity = self.sensitivity(adjacency)
         return sensitivity, noise_for(sensitivity)
 
     def encoder(self, std: float) -> Self:
-        """The same on grids that suit noise of this standard deviation."""
+        """A copy with grids that suit noise of this standard deviation."""
         return replace(self, grids=self.grids_for(std))
 
     @abstractmethod
@@ -295,7 +299,7 @@ class Statistic(ExactSum):
 
     @property
     def grid(self) -> Grid:
-        """Of the sum."""
+        """The grid of the sum."""
         if not self.grids:
             raise PrivacyError("statistic: it has no grid yet; use its `encoder`")
         return Grid(sum(grid.exponent for grid in self.grids))
@@ -307,7 +311,7 @@ class Statistic(ExactSum):
 
 @dataclass(frozen=True)
 class Stacked(ExactSum):
-    """Statistics with equally many columns, added up together. A contribution is a tuple with one for each."""
+    """Statistics with the same number of columns, added up in one pass; a contribution is a tuple, one for each."""
 
     encoders: tuple[Statistic, ...]
 
@@ -348,7 +352,7 @@ def root_below(bound: float) -> float:
 
 
 def fine_grid(std: float, bound: float) -> Grid:
-    """A grid with about 2^29 units to the noise's standard deviation, or to the bound, whichever is longer."""
+    """A grid on which the larger of the noise's standard deviation and the bound is about 2^29 units long."""
     return Grid(math.frexp(max(std, bound))[1] - GRID_BITS)
 
 
@@ -360,9 +364,9 @@ class VectorSum(Statistic):
     """The sum over users of a vector of `size` numbers, of L2 norm at most `norm`.
 
     A contribution is the user's entries on their own items, concatenated over users (one axis), or one row for each
-    user (two axes). For replace adjacency the sensitivity is twice the norm; sqrt 2 times if the inner product of any
-    two contributions cannot be negative, because none has a negative entry: with `nonnegative`, negative entries are
-    set to zero. Two nonnegative numbers are no further apart than the larger of them.
+    user (two axes). For replace adjacency the sensitivity is twice the norm. With `nonnegative`, negative entries are
+    set to zero: then no two contributions have a negative inner product, and sqrt 2 times the norm is enough. For a
+    single number the norm is enough, since two nonnegative numbers are no further apart than the larger of them.
     """
 
     size: Count
@@ -403,18 +407,18 @@ class VectorSum(Statistic):
 
 # -- Gram matrices
 
-SparseRows = tuple[Array, Array, Array]  # items, numbers, and where rows end
+SparseRows = tuple[Array, Array, Array]  # items, values, and the offsets of rows
 
 
 @dataclass(frozen=True)
 class GramSum(Statistic):
     """The sum over users of the `size` x `size` matrix x x^T, |x|^2 at most `norm_squared`.
 
-    It is positive semidefinite, so sqrt 2 is enough for replace. A contribution is the user's x on their own items (one
-    axis), or one row for each user (two axes), in which several x may be concatenated; then the squares of their
-    lengths add up to at most `norm_squared`, and so does the length of the sum of their x x^T. Leaving out the
-    diagonal, with `zero_diagonal`, is a projection, which moves no two contributions further apart. `few` says that
-    users have few of the items: the same sum takes less time then, entry by entry.
+    It is positive semidefinite, so sqrt 2 times that is enough for replace. A contribution is the user's x on their own
+    items (one axis), or one row for each user (two axes), in which several x may be concatenated; then the squares of
+    their lengths add up to at most `norm_squared`, and so does the length of the sum of their x x^T. Leaving out the
+    diagonal, with `zero_diagonal`, is a projection, which moves no two contributions further apart. `few` announces
+    that users have few of the items: the same sum is then computed entry by entry, which is faster.
     """
 
     symmetric: ClassVar[bool] = True
@@ -446,7 +450,7 @@ class GramSum(Statistic):
         return math.floor(self.grids[0].units(self.length))
 
     def sparse(self, batch: UserBatch, contribution: Array) -> SparseRows:
-        """Sparse contributions: items, users' x, and where rows end."""
+        """Sparse contributions: items, users' x, and the offsets of rows."""
         return (*_only(batch, contribution, self.size), row_ends(batch.indptr, len(batch.indices)))
 
     def _scatter(self, total: Array, rows: SparseRows) -> None:
@@ -454,11 +458,11 @@ class GramSum(Statistic):
         _add_given(SharedRows(ends, items, x), x, self.totals(total, "pairs"))
 
     def scattered(self, contribution: Array) -> bool:
-        """Whether entries are multiplied one by one: a public choice, for it must not depend on the data."""
+        """Whether entries are multiplied one by one, which must not depend on the data."""
         return self.few and np.ndim(contribution) == 1
 
     def rows(self, batch: UserBatch, contribution: Array) -> Array:
-        """Users' x in grid units, one in a row; integers, in whatever type."""
+        """Users' x in grid units, one per row: whole numbers, of any dtype."""
         size = self.size
         if np.ndim(contribution) == 2:
             if np.shape(contribution)[1] % size:
@@ -470,7 +474,7 @@ class GramSum(Statistic):
         return dense
 
     def encode(self, batch: UserBatch, contribution: Array) -> Array | SparseRows:
-        """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
+        """The sum if it is small; otherwise the rows, so that all threads share one large sum."""
         if self.size > SMALL:
             if self.scattered(contribution):
                 return self.sparse(batch, contribution)
@@ -502,7 +506,7 @@ class GramSum(Statistic):
         add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 
     def totals(self, total: Array, kind: str) -> tuple[Total, ...]:
-        """Of numbers, the squares; of entries, the Gram matrix: in float64, exact for all rows of a call."""
+        """For "squares" of numbers and "pairs" of entries; for "items" if float64 sums of a whole call are exact."""
         bound = in_units(self.length, self.grids[0])
         too_large = kind == "items" and (self.size > SMALL or bound[2] * CALL_ROWS > EXACT)
         if too_large or kind not in ("items", "pairs", "squares"):
@@ -510,7 +514,7 @@ class GramSum(Statistic):
         return (Total(total, bound, "gram" if kind == "items" else kind),)
 
     def finish(self, total: Array) -> Array:
-        """With the lower triangle, and with `zero_diagonal` without the diagonal."""
+        """Fill in the lower triangle; with `zero_diagonal`, clear the diagonal."""
         mirror(total)
         if self.zero_diagonal:
             np.fill_diagonal(total, 0)
@@ -524,9 +528,9 @@ class GramSum(Statistic):
 class OuterSum(Statistic):
     """The sum over users of a matrix with a row x_j a^T for each of their items j, |x| at most `norm`, |a| at most 1.
 
-    The `size` is (items, columns). Rows of different items are orthogonal, so a user's matrix is no longer than their
-    x. A contribution is the x of all entries, and all vectors a, equally many for each user: entry p of a user goes
-    with their vector p modulo that number.
+    The `size` is (items, columns). Rows of different items do not overlap, so the norm of a user's matrix is at most
+    that of their x. A contribution is the x of all entries, and vectors a, the same number m for each user: entry p of
+    a user is multiplied by their vector p mod m.
     """
 
     size: tuple[int, int]
@@ -546,13 +550,13 @@ class OuterSum(Statistic):
         return _moved(self.norm, adjacency, nonnegative=False)
 
     def grids_for(self, std: float) -> tuple[Grid, ...]:
-        """Of x and of a."""
+        """The grids of x and of a."""
         grid = fine_grid(std, self.norm)
         unit = Grid(-min(UNIT_BITS, int(math.log2(max(grid.units(self.norm), 4.0))) // 2))
         return Grid(grid.exponent - unit.exponent), unit
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: tuple[Array, Array]) -> None:
-        """Sums of integers: |x| |a| is below 2^30, so that those of 2^33 users are below 2^63."""
+        """Add up integers: |x| |a| is below 2^30, so the sums of 2^33 users are below 2^63."""
         (entries, vectors), users = contribution, len(batch.indptr) - 1
         if not users:
             return
@@ -607,8 +611,8 @@ class ProductSum(Statistic):
         exact = self.sensitivity(adjacency)
         if Adjacency(adjacency) is Adjacency.ADD_REMOVE:
             return exact, noise_for(exact)
-        # A grid unit is at most 2^-28 of the bound or of the noise, as long as this noise is less than twice that for
-        # `exact`; truncation moves two people's numbers apart by a unit each.
+        # A grid unit is at most 2^-28 of the bound or of the noise if the noise is at most twice that for `exact`,
+        # which is checked below. Truncation moves two people's numbers apart by at most a unit each.
         std = noise_for(exact).std
         sensitivity = exact + 2.0**-27 * max(std, self.norm_squared) * math.sqrt(self.vectors.size)
         noise = noise_for(sensitivity)
@@ -654,7 +658,7 @@ def normal_equations_sensitivity(ratio: float, adjacency: str) -> float:
 
 @dataclass(frozen=True)
 class EncodedEquations:
-    """Some users' vectors, and their items, targets times weights, and weights (None: all 1), in grid units."""
+    """Some users' vectors and items, targets times weights, and weights (None if all are 1), in grid units."""
 
     vectors: Array
     indptr: Array
@@ -668,10 +672,10 @@ class NormalEquations(Statistic):
     """For each item the sum over its users of w u u^T and of w y u, released as one stack of symmetric matrices.
 
     A user has one vector u, no longer than `user_norm`, and for each of their items a weight w and a target y, at most
-    `target_bound`. The squares of their weights add up to at most `k`; without weights, k items count. The right-hand
-    side w y u, scaled, is the last column of the item's matrix: so one bound covers both, and opposite targets and
-    opposite vectors of two people are not counted twice. A contribution is users' vectors, targets, and weights or
-    None.
+    `target_bound`. The squares of their weights add up to at most `k`; without weights, their first k items count. The
+    right-hand side w y u, scaled, is the last column of the item's matrix: so one bound covers both, and opposite
+    targets and opposite vectors of two people are not counted twice. A contribution is users' vectors, targets, and
+    weights or None.
     """
 
     symmetric: ClassVar[bool] = True
@@ -692,7 +696,7 @@ class NormalEquations(Statistic):
         return math.sqrt(self.k) * normal_equations_sensitivity(self.ratio, adjacency) * self.user_norm**2 * UP
 
     def grids_for(self, std: float) -> tuple[Grid, ...]:
-        """For two vectors and a weight: their product is at most about 2^29 grid units, and so is the noise."""
+        """The grids of two vectors and a weight, whose product and the noise are at most about 2^29 units."""
         weight = Grid(-WEIGHT_BITS if self.weighted else 0)
         heaviest = math.sqrt(self.k) if self.weighted else 1.0
         most = max(std, heaviest * self.user_norm**2 * max(1.0, self.ratio))
@@ -701,14 +705,14 @@ class NormalEquations(Statistic):
 
     @property
     def target_unit(self) -> float:
-        """The factor for released right-hand sides."""
+        """Multiply released right-hand sides by this to undo their scaling."""
         return self.target_bound / (self.ratio / math.sqrt(2) * self.user_norm)
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: tuple[Array, Array, Array | None]) -> None:
         self.add(total, self.encode(batch, contribution), 1)
 
     def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array | None]) -> EncodedEquations:
-        """Some users' numbers, in grid units."""
+        """Put some users' vectors, targets and weights on their grids."""
         vectors, targets, weights = contribution
         if np.ndim(vectors) != 2 or np.shape(vectors)[1] != self.rank:
             raise PrivacyError(f"contribution: vectors of {self.rank} numbers were declared")
@@ -724,7 +728,7 @@ class NormalEquations(Statistic):
 
     def _targets(self, targets: Array) -> Array:
         most, bound = self.target_units, self.target_bound
-        # Clipped before it is divided, which might overflow: a warning would say something about the data.
+        # Clip before the division, which might overflow: a warning would reveal something about the data.
         within = np.clip(np.nan_to_num(targets, posinf=0.0, neginf=0.0), -bound, bound)
         units: Array = np.trunc(within / bound * most)
         return np.clip(units, -math.floor(most), math.floor(most))
@@ -754,13 +758,13 @@ class NormalEquations(Statistic):
         return first
 
     def add(self, total: Array, encoded: EncodedEquations, n_jobs: int | None) -> Array:
-        """The total with some users' integers added, except in the last rows, which are copies of columns."""
+        """Add some users' integers, except to the last rows, which `finish` copies from the columns."""
         entries = encoded.indptr, encoded.items, encoded.targets, encoded.weights
         normal_equations(total, encoded.vectors, entries, n_jobs)
         return total
 
     def finish(self, total: Array) -> Array:
-        """With the lower triangles, whose last rows are the right-hand sides."""
+        """Fill in the lower triangles; their last rows are the right-hand sides."""
         for row in range(self.rank):
             total[:, row + 1 :, row] = total[:, row, row + 1 :]
         return total
@@ -773,8 +777,8 @@ class NormalEquations(Statistic):
 class MeanSum(Statistic):
     """For means over users of values from 0 to 1: the sum of (value - 1/2), and how many users have one.
 
-    Values that the same users have share one count: `groups` has the group number of each value. The weight of a user's
-    count is chosen for the least noise in the worst case of an `adjacency`; a flip of a user's bits replaces their
+    Values that the same users have share one count: `groups` has the group number of each value. The weights of counts
+    are those with the least noise in the worst case of an `adjacency`; a flip of a user's bits may replace all their
     values. A contribution is a row of values for each user, NaN where they have none.
     """
 
@@ -802,7 +806,7 @@ class MeanSum(Statistic):
         return (len(self.groups) + len(self.weights),)
 
     def sensitivity(self, adjacency: str) -> float:
-        """The largest norm of a user's row; by the choice of weights, also the largest distance of two."""
+        """The largest norm of a user's row; by the choice of weights, also the largest distance between two."""
         require_adjacency(adjacency, Adjacency(self.adjacency))
         return math.sqrt(len(self.groups) / 4 + math.fsum(weight**2 for weight in self.weights)) * ROOM
 
@@ -820,8 +824,8 @@ class MeanSum(Statistic):
         if np.ndim(values) != 2 or np.shape(values)[1] != len(groups):
             raise PrivacyError(f"contribution: rows of {len(groups)} values were declared")
         there = ~np.isnan(values)
-        # Rounding to the nearest unit is unbiased; 1/2 is a whole number of units (or below one, which rounds to 0), so
-        # nothing exceeds it. Rows are then whole units within the bound, and `truncate` leaves them as they are.
+        # Rounding to the nearest unit is unbiased. 1/2 is a whole number of units (or less than one, which rounds to
+        # 0), so no value exceeds it: rows are whole units within the bound, and `truncate` leaves them as they are.
         about = np.where(there, np.clip(values, 0, 1) - 0.5, 0.0)
         about = np.rint(about / self.grid.step) * self.grid.step
         counted = np.zeros((len(there), len(self.weights)))

@@ -1,13 +1,13 @@
 """What a ledger keeps: its log in a database and, for a fit that can be resumed, the released arrays on disk.
 
-The log consists of append-only entries in a hash chain. Opening it reads it from the first entry to the last and adds
-it up; each later transaction reads the entries added since, and checks that the first entry, which has the budget, and
-the last known one are unchanged. A row of another table has the length and the last digest: without it a truncated log
-would look complete.
+The log consists of append-only entries in a hash chain. Opening the log reads all entries and adds up their costs; each
+later transaction reads the entries added since, and checks that the first entry, which has the budget, and the last
+known one are unchanged. A row of another table has the length and the last digest; without it, a truncated log would
+look complete.
 
-Every transaction first takes the database's one lock for ledgers, so that writers in other threads, processes and
-machines wait for each other, and is on disk when it ends. A long wait is logged, with who has the lock, and ends with
-an error.
+Every transaction first takes the database's lock for ledgers, so that writers in other threads, processes and
+machines wait for each other. It is on disk when it ends. A long wait is logged with the holder of the lock, and ends
+with an error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from discreet.errors import LedgerUnavailable, MissingExtra, PrivacyError
 from discreet.privacy.guarantee import Cost
 from discreet.privacy.noise import Stream
 
-if TYPE_CHECKING:  # SQLAlchemy takes longer to import than serving a person, which needs no ledger
+if TYPE_CHECKING:  # serving people needs no ledger, and importing SQLAlchemy would take longer than serving one
     import sqlalchemy as sa
 
 BEGIN = "give epsilon and delta to begin a ledger, or create=True for one without a budget"
@@ -57,10 +57,10 @@ _PERHAPS = "It may have been charged all the same, as `discreet ledger show` wil
 _ADVICE = {
     r"disk is full|No space left|could not extend": "free some space on its disk",
     r"readonly|read-only": "make the file and its folder writable, or connect to a server that is not a standby",
-    r"permission denied|authentication|role .* does not exist": "see whether this user may read and write there",
-    r"connect|server closed|terminating|shutting down|starting up": "see whether the server runs and can be reached",
+    r"permission denied|authentication|role .* does not exist": "check whether this user may read and write there",
+    r"connect|server closed|terminating|shutting down|starting up": "check whether the server runs and can be reached",
     r"not a database|malformed": "the file is damaged or no database of SQLite; restore a copy of it",
-    r"unable to open|disk I/O": "see whether its folder exists, can be written to and has room, and the disk is sound",
+    r"unable to open|disk I/O": "check whether its folder exists, is writable and has room, and the disk is sound",
 }
 _TABLES = (
     "create table discreet_ledger (name varchar(200) not null primary key, seq integer not null, "
@@ -92,7 +92,7 @@ class Entry:
 
     @property
     def cost(self) -> Cost:
-        """The cost in its body; none if it has no cost."""
+        """The cost in its body; an empty cost if it has none."""
         return Cost.from_json(self.body["cost"]) if "cost" in self.body else Cost()
 
     def chained(self, previous: str) -> str:
@@ -119,7 +119,7 @@ class State:
     def after(self, entry: Entry) -> State:
         """The state after an entry is appended."""
         cost, drawn, reservation = entry.cost, entry.kind in ("release", "charge"), entry.body.get("reservation")
-        paid = Cost() if reservation else cost  # by the reservation, if there is one
+        paid = Cost() if reservation else cost  # by its reservation, if it has one
         free = dict.fromkeys(("open", "saved"), Cost())
         changes = {**free, "reserve": cost, "release": paid, "charge": cost, "close": cost * -1}
         if entry.kind not in changes:
@@ -139,7 +139,7 @@ class State:
             seq, digest = state.head
             try:
                 sound = entry.seq == seq + 1 and entry.digest == entry.chained(digest)
-            except (ValueError, TypeError, RecursionError):  # not something that was ever digested
+            except (ValueError, TypeError, RecursionError):  # it cannot have had a digest
                 sound = False
             if not sound:
                 raise damaged(f"entry {seq + 1} is missing or has been changed")
@@ -155,7 +155,7 @@ def damaged(how: str) -> PrivacyError:
     )
 
 
-@cache  # making it again would take longer than running it
+@cache  # parsing it again would take longer than running it
 def _statement(text: str) -> sa.TextClause:
     import sqlalchemy as sa
 
@@ -167,7 +167,7 @@ def _run(connection: sa.Connection, statement: str, **values: Any) -> Any:
 
 
 class Transaction:
-    """While it lasts, the lock is held and the state, which has been checked, can be trusted."""
+    """A locked transaction: while it lasts, nobody else writes, and `state` has been checked."""
 
     def __init__(self, connection: sa.Connection, name: str, known: State) -> None:
         self._connection, self._name = connection, name
@@ -311,7 +311,7 @@ def _take_file(connection: sa.Connection, seconds: float) -> bool:
 
 
 def _file_holder(connection: sa.Connection) -> str:
-    """Which processes have SQLite's locks on a file, if Linux tells. Opening the file would drop our own."""
+    """Which processes have SQLite's locks on a file, if Linux tells. Opening the file would drop our own locks."""
     try:
         inode = os.stat(str(connection.engine.url.database)).st_ino
         # such as "1: POSIX  ADVISORY  WRITE 1234 08:01:5678 1073741824 1073742335"
@@ -439,7 +439,7 @@ class Checkpoint:
 
 
 def _content(path: Path, size: int) -> npt.NDArray[np.uint8] | None:
-    """The bytes of a file: none if it has another size, None if it is missing."""
+    """The bytes of a file: an empty array if its size is not the expected one, None if it is missing."""
     try:
         return np.fromfile(path, np.uint8) if path.stat().st_size == size else np.zeros(0, np.uint8)
     except FileNotFoundError:
@@ -455,7 +455,7 @@ def _ciphered(content: npt.NDArray[np.uint8], key: bytes) -> Iterable[npt.NDArra
 
 
 def put(path: Path, blocks: Iterable[Any]) -> str:
-    """Write a file that is complete and on disk when it gets its name; returns its SHA-256."""
+    """Write a file atomically: it gets its name once it is complete and on disk. Returns its SHA-256."""
     temporary, sha256 = path.with_name(f"{secrets.token_hex(8)}.tmp"), hashlib.sha256()
     with open(temporary, "xb") as file:
         for block in blocks:
@@ -469,7 +469,7 @@ def put(path: Path, blocks: Iterable[Any]) -> str:
 
 
 def sync(folder: Path) -> None:
-    """Write the names in a folder to disk."""
+    """Sync a folder, so that the names of its files are on disk."""
     if sys.platform != "win32":  # where folders cannot be opened
         handle = os.open(folder, os.O_RDONLY)
         try:
