@@ -148,6 +148,17 @@ def test_a_basis_says_how_far_users_go_along_its_directions() -> None:
     assert two.add(Direction(w, 3.0, 0.0, 0.0, 9.0), 7.0, 8.0).noises[2] == 8.0
 
 
+def test_what_regressions_took_of_noise_is_added_to_what_they_left() -> None:
+    """A typical user has rated 5 of 10 items. The offset takes 5 / (5 + 3), a direction of clarity 3 takes 3 / 4."""
+    rule = Correction.of(10, 0.5, 8.0, 3.0)
+    rule.measure(Noisy(np.array([150.0]), 1.0))
+    assert np.isclose(rule.unexplained, 150 / (1 - 5 / 8 / 5))
+    rule.basis = Basis(np.eye(10)[:, :1], (60.0,), (100.0,), 0.5)
+    assert np.isclose(rule.unexplained, 150 / (1 - (5 / 8 + 3 / 4) / 5))
+    rule.basis = Basis(np.eye(10)[:, :5], (1e9,) * 5, (1.0,) * 5, 0.5)
+    assert np.isclose(rule.unexplained, 6 * 150)
+
+
 def test_clips_follow_residuals_as_far_as_they_are_known() -> None:
     rule = Correction.of(5, 0.5, 8.0)
     for length, std, clip in ((100.0, 1.0, 8.0), (25.0, 1.0, 4.0), (-3.0, 2.0, 1.6), (400.0, 1.0, 1.6)):
@@ -156,6 +167,25 @@ def test_clips_follow_residuals_as_far_as_they_are_known() -> None:
     for _ in range(9):
         rule.measure(Noisy(np.array([0.0]), rule.length / 1e6))
     assert rule.clip == 8.0 * 2.0**-20
+
+
+def test_more_directions_than_ratings_do_not_fit_noise() -> None:
+    """With a large epsilon there are more directions than a user has ratings; regressions must not follow all of them.
+
+    Otherwise nothing would seem to be left unexplained, and penalties would vanish.
+    """
+    rng = np.random.default_rng(0)
+    tastes = 0.8 * rng.standard_normal((1_500, 2)) @ rng.standard_normal((2, 10))
+    table = np.clip(3 + 0.6 * rng.standard_normal((1_500, 1)) + tastes + 0.8 * rng.standard_normal((1_500, 10)), 1, 5)
+    rows = [(user, item, float(value)) for (user, item), value in np.ndenumerate(table)]
+    data = discreet.read(rows, items=list(range(10)), value_range=(1, 5))
+    train, _, test = discreet.splits.holdout(data, valid=0, test=0.1, random_state=0)
+    small, large = (
+        rmse(discreet.DPFrankWolfe(epsilon=epsilon, delta=1e-6).fit(train, ledger=seeded()), train, test)
+        for epsilon in (3.0, 50.0)
+    )
+    assert large < 1.005 * small
+    assert large < 0.95 * rmse(discreet.MeanRating("user").fit(train), train, test)
 
 
 def test_exact_data_are_learned_to_many_digits() -> None:

@@ -198,15 +198,15 @@ def test_projecting_keeps_what_the_ball_allows() -> None:
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((50, 8)) * np.arange(1, 9)
     sizes = np.linalg.svd(rows)[1]
-    step = project(rows.T @ rows, 0.0, 60.0)  # of which only the first half have a part
+    step = project(rows.T @ rows, 0.0, 60.0, np.zeros(8))  # of which only the first half have a part
     left = np.linalg.svd((rows @ step.vectors) * step.gains)[1]
     assert np.isclose(left.sum(), 60)
     assert np.allclose(np.diff(sizes[: len(left)] - left), 0)  # all lowered by the same
-    whole = project(rows.T @ rows, 0.0, 1e9)
+    whole = project(rows.T @ rows, 0.0, 1e9, np.zeros(8))
     assert whole.gains.min() > 1 - 1e-12
     assert simplex(np.array([3.0, 1.0, 0.0]), 2.0)[1] == 1.0
     assert simplex(np.array([3.0, 1.0]), 4.0)[1] == 0.0
-    assert project(np.zeros((3, 3)), 0.0, None).vectors.shape == (3, 0)
+    assert project(np.zeros((3, 3)), 0.0, None, np.zeros(3)).vectors.shape == (3, 0)
 
 
 def test_directions_are_of_what_entries_have_in_common() -> None:
@@ -215,11 +215,43 @@ def test_directions_are_of_what_entries_have_in_common() -> None:
     v = np.linalg.qr(rng.standard_normal((40, 2)))[0]
     own = np.diag(rng.uniform(1, 40, 40) * 1e3)
     moment = (v * [1e5, 4e4]) @ v.T + own
-    step = project(moment, 1e3, None)
+    anything = np.full(40, 1e20)  # chance could be all of it
+    step = project(moment, 1e3, None, anything)
     assert np.allclose(np.abs((step.vectors * v).sum(axis=0)), 1, atol=0.01)
     assert np.allclose(step.gains, np.array([1e5, 4e4]) / np.diag(v.T @ moment @ v), rtol=0.05)
-    assert len(project(moment, 6e4, None).gains) == 1
-    assert len(project(own, 0.0, None).gains) == 0
+    assert len(project(moment, 6e4, None, anything).gains) == 1
+    assert len(project(own, 0.0, None, anything).gains) == 0
+
+
+def test_of_few_items_that_many_rate_the_rest_is_more_than_chance() -> None:
+    """Beside the first direction, the others look like chance; that so many users cannot leave so much to it shows."""
+    rng = np.random.default_rng(1)
+    tastes = rng.standard_normal((5_000, 3)) * [2.0, 1.0, 0.8]
+    rows = tastes @ np.linalg.qr(rng.standard_normal((12, 3)))[0].T + 0.3 * rng.standard_normal((5_000, 12))
+    moment, squares = rows.T @ rows, rows**2
+    assert len(project(moment, 0.0, None, np.full(12, 1e20)).gains) == 1
+    assert len(project(moment, 0.0, None, squares.sum(axis=1) @ squares).gains) == 3
+
+
+def test_the_error_does_not_rise_with_epsilon_on_a_questionnaire() -> None:
+    """Less noise must not hide directions."""
+    rng = np.random.default_rng(0)
+    tastes = 1.2 * rng.standard_normal((1_500, 3)) @ rng.standard_normal((3, 12)) / np.sqrt(3)
+    table = np.clip(3 + rng.standard_normal(12) / 2 + tastes + 0.5 * rng.standard_normal((1_500, 12)), 1, 5)
+    rows = [(user, item, float(value)) for (user, item), value in np.ndenumerate(table)]
+    data = discreet.read(rows, items=list(range(12)), value_range=(1, 5))
+    train, _, test = discreet.splits.holdout(data, valid=0, test=0.1, random_state=0)
+
+    def error(made: Any) -> float:
+        return float(discreet.evaluate(made, test, history=train, metrics=["rmse"])["rmse"])
+
+    errors = []
+    for epsilon in (1.0, 5.0, 50.0):
+        ledger = discreet.Ledger(delta=1e-6, noise_source=InsecureSeededNoise(0))
+        errors.append(error(discreet.DPGradientDescent(epsilon=epsilon, delta=1e-6).fit(train, ledger=ledger)))
+    assert errors[1] < 1.005 * errors[0]
+    assert errors[2] < 1.005 * errors[1]
+    assert errors[2] < 0.9 * error(discreet.MeanRating("both").fit(train))
 
 
 def test_which_items_happen_to_be_rated_is_no_direction() -> None:

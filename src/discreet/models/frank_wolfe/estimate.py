@@ -89,7 +89,7 @@ class Basis:
         return cls(np.zeros((n_items, 0)), (), (), fill)
 
     def add(self, direction: Direction, length: float, least: float) -> Basis:
-        """One more direction; `length` is the sum of |A_i|^2 before it was fitted, and positive, as is `least`.
+        """One more direction; `length`, the sum of |A_i|^2 before it was fitted, is positive, as is `least`.
 
         Of that, users' coefficients on v make up signal / fill if all users have rated this share of the items. What
         remains is at least `least`: smaller penalties would make users' regressions ill-conditioned. Noise has turned v
@@ -110,9 +110,19 @@ class Basis:
         Users' coefficients on v have the mean square signal / fill^2 / users, and a single rating varies by
         noise / fill / items / users. The best ridge is the ratio of the two, in which the number of users cancels.
         """
-        n = len(self.vectors)
-        variances = np.array(self.signals) * n / (PENALTY * self.fill * self.noises[-1])
-        return (self.vectors * np.sqrt(variances)).astype(np.float32)
+        return (self.vectors * np.sqrt(self._clarities / self.fill)).astype(np.float32)
+
+    @property
+    def used(self) -> float:
+        """The degrees of freedom of a typical user's regression: what it takes of single ratings' variance."""
+        return float((self._clarities / (1 + self._clarities)).sum())
+
+    @property
+    def _clarities(self) -> Array:
+        """The squared lengths of columns, on the items that a typical user has rated."""
+        if not self.signals:
+            return np.zeros(0)
+        return np.array(self.signals) * len(self.vectors) / (PENALTY * self.noises[-1])
 
 
 @dataclass
@@ -132,18 +142,30 @@ class Correction:
     basis: Basis  # the directions so far
     clip: float  # C
     least_clip: float  # the least that C becomes
+    shrinkage: float | None = None  # of users' own offsets; None: they have none
     length: float = 0.0  # the sum of |A_i|^2 as it was last released, and no less than its noise makes clear
     least_length: float = 0.0  # how much of it is rounding errors: a part of the first one
 
     @classmethod
-    def of(cls, n_items: int, fill: float, clip: float) -> Correction:
+    def of(cls, n_items: int, fill: float, clip: float, shrinkage: float | None = None) -> Correction:
         """Before the first step."""
-        return cls(Basis.nothing(n_items, fill), clip, ROUNDING * clip)
+        return cls(Basis.nothing(n_items, fill), clip, ROUNDING * clip, shrinkage)
 
     @property
     def covariance_fill(self) -> float:
         """About what share of the items a user has rated."""
         return self.basis.fill
+
+    @property
+    def unexplained(self) -> float:
+        """The sum of |A_i|^2 if these were ratings that nothing was fitted to.
+
+        A user's regression also follows what single ratings vary by: with as many directions as a typical user has
+        ratings, nothing would be left. The best ridge leaves the share of the ratings that it has no freedom for.
+        """
+        rated = self.basis.fill * len(self.basis.vectors)
+        used = self.basis.used + (0.0 if self.shrinkage is None else rated / (rated + self.shrinkage))
+        return self.length / max(1 - used / rated, 1 / (1 + rated))
 
     def before(self, residuals: Products) -> bool:
         """Release the sum of |A_i|^2, and set C by it. Whether another direction is worth looking for."""
@@ -161,7 +183,7 @@ class Correction:
 
     def step(self, direction: Direction) -> Basis:
         """The directions so far, for users to fit."""
-        self.basis = self.basis.add(direction, self.length, self.least_length)
+        self.basis = self.basis.add(direction, self.unexplained, self.least_length)
         return self.basis
 
     def kept(self) -> Kept:

@@ -245,11 +245,11 @@ class DPFrankWolfe(FrankWolfeModel, PrivateModel):
         """How many directions are found."""
         return self.n_steps or min(max(round(10 * math.sqrt(self._mu())), 1), MOST_STEPS)
 
-    def _rule(self, n_items: int, row_norm: float) -> Schedule | Correction:
+    def _rule(self, n_items: int, centering: Centering) -> Schedule | Correction:
         """How steps are made."""
-        fill, clip = self._fill(n_items), float(self.residual_clip or row_norm)
+        fill, clip = self._fill(n_items), float(self.residual_clip or centering.row_norm)
         if self._corrective:
-            return Correction.of(n_items, fill, clip)
+            return Correction.of(n_items, fill, clip, centering.shrinkage)
         return Schedule(self._n_releases(), fill, self.radius, clip)
 
     def _public_inputs(self) -> dict[str, str]:
@@ -277,9 +277,9 @@ class DPFrankWolfe(FrankWolfeModel, PrivateModel):
         value_range, n = require_ratings(type(self).__name__, ratings), ratings.n_items
         row_norm = self._row_norm(value_range, n)
         centering = self._centering(value_range, row_norm)
-        rule, popularity, last = self._rule(n, row_norm), np.zeros(n), self._n_releases() - 1
         if self._releases_means:
             centering = centering.about(private_user_means(releaser, ratings))
+        rule, popularity, last = self._rule(n, centering), np.zeros(n), self._n_releases() - 1
         most_users = max(DENSE_CELLS // n, 1) if self._solver(n) == "dense" else None
         users = Users.of(ratings, self._component(centering, value_range), most_users, self.n_jobs)
 

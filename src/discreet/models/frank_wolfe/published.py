@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from discreet.errors import PrivacyError
+from discreet.models.centering import Centering
 from discreet.models.eigen import check_budget
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule
 from discreet.models.frank_wolfe.model import DPFrankWolfe, Eigensolver
@@ -103,7 +104,7 @@ class PublishedDPFrankWolfe(PublishedModel, DPFrankWolfe):
     def _n_releases(self) -> int:
         return self.n_steps - 1
 
-    def _rule(self, n_items: int, row_norm: float) -> Schedule:
+    def _rule(self, n_items: int, centering: Centering) -> Schedule:
         # lambda' = lambda + sqrt(sigma log(n / beta)) n^(1/4)
         slack = math.sqrt(self._std() * math.log(n_items / self.failure_probability)) * n_items**0.25
         rate = 1 / (self.oja_steps * math.sqrt(n_items))

@@ -32,7 +32,7 @@ def nothing(n_items: int) -> Step:
     return Step(np.zeros((n_items, 0)), np.zeros(0))
 
 
-def project(moment: Array, edge: float, radius: float | None) -> Step:
+def project(moment: Array, edge: float, radius: float | None, chance: Array) -> Step:
     """The projection of rows with this second moment, which has noise whose eigenvalues end at `edge`.
 
     With a radius, rows are projected on the nuclear-norm ball: their singular values, the roots of the eigenvalues, are
@@ -42,7 +42,7 @@ def project(moment: Array, edge: float, radius: float | None) -> Step:
     n = len(moment)
     k = min(MOST_DIRECTIONS, max(n // 2, 1))
     if radius is None:
-        return predictive(moment, edge, k)
+        return predictive(moment, edge, k, chance)
     values, vectors = (found[..., ::-1] for found in eigh(moment, subset_by_index=[n - k, n - 1]))
     sizes = np.sqrt(np.maximum(values, 0))
     left = simplex(sizes, radius)[0]
@@ -50,7 +50,7 @@ def project(moment: Array, edge: float, radius: float | None) -> Step:
     return Step(vectors[:, kept], left[kept] / sizes[kept])
 
 
-def predictive(moment: Array, edge: float, most: int) -> Step:
+def predictive(moment: Array, edge: float, most: int, chance: Array) -> Step:
     """Directions of what entries have in common; gains are the eigenvalue without what single entries add, over all.
 
     What varies by single entries, such as which of them are rated, is on the diagonal only. So the diagonal is replaced
@@ -58,9 +58,14 @@ def predictive(moment: Array, edge: float, most: int) -> Step:
     mechanism, whose eigenvalues end at `edge`, and of which items users happened to rate, which may be larger where
     there is little of the former (`edge_of_rows`). The margin on the latter applies in the second half only: before,
     the rest still contains directions.
+
+    Of few items that many users have rated, the rest is more than chance. By chance, entry jk varies by at most the sum
+    of z_j^2 z_k^2 over users, in variance. `chance` has the sum over k of that, or a bound: as no row z is longer than
+    C, C^2 times the diagonal.
     """
     n, common = len(moment), moment.copy()
     limits, kept = np.maximum(np.diag(moment), 0), 1
+    by_chance = edge_of_rows(chance)
     np.fill_diagonal(common, 0)
     for margin in [0.0] * (COMPLETIONS // 2) + [LONGER] * (COMPLETIONS // 2):
         with single_threaded_blas():
@@ -68,7 +73,7 @@ def predictive(moment: Array, edge: float, most: int) -> Step:
             rest = common - (vectors[:, :kept] * values[:kept]) @ vectors[:, :kept].T
         np.fill_diagonal(rest, 0)
         own = edge_of_rows((rest**2).sum(axis=1))
-        level = max(edge, own + margin * (own - edge))
+        level = max(edge, min(own + margin * (own - edge), by_chance))
         kept = min(int((values > clear_of(level, n)).sum()), most)
         values, vectors = values[:kept], vectors[:, :kept]
         np.fill_diagonal(common, np.minimum((vectors**2 * values).sum(axis=1), limits))

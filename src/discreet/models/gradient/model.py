@@ -161,14 +161,16 @@ class DPGradientDescent(DescentModel, PrivateModel):
         if popularity is not None:
             items = frequent_items(popularity, releaser.noise(MOMENT, GramSum(1, 1.0)).std)
         n, place = len(items), places(items, ratings.n_items)
-        statistic = GramSum(n, float(self.clip or centering.row_norm) ** 2)
+        clip = float(self.clip or centering.row_norm)
+        statistic = GramSum(n, clip**2)
         descent, rated = Descent(float(self.step_size), n, centering), np.zeros(n)
         users: LocalBlocks[UserBatch] = LocalBlocks(partial(descent.blocks, ratings, place))
         for _ in range(self.n_steps):
             moment = releaser.release(MOMENT, statistic, users, descent.rows)
             if not descent.steps:  # the share of each item in all ratings, squared: the nearest there is to popularity
                 rated = np.maximum(np.diag(moment.values), 0) / centering.row_norm**2
-            step = project(moment.values, float(noise_edge(moment.std, n)), self.radius)
+            chance = clip**2 * np.maximum(np.diag(moment.values), 0)
+            step = project(moment.values, float(noise_edge(moment.std, n)), self.radius, chance)
             descent = replace(descent, steps=(*descent.steps, step))
         known = rated if popularity is None else popularity.values
         return self._learned(descent, place, known)
@@ -222,7 +224,11 @@ class GradientDescent(DescentModel, NotPrivateModel):
         descent = Descent(float(self.step_size), n, centering)
         for _ in range(self.n_steps):
             moment = second_moment(descent.blocks(ratings, place), n, self.n_jobs, descent.rows)
-            descent = replace(descent, steps=(*descent.steps, project(moment, 0.0, self.radius)))
+            chance = np.zeros(n)
+            for part in descent.blocks(ratings, place):
+                squares = descent.rows(part) ** 2
+                chance += squares.sum(axis=1) @ squares
+            descent = replace(descent, steps=(*descent.steps, project(moment, 0.0, self.radius, chance)))
         return self._learned(descent, place, np.bincount(ratings.indices, minlength=n))
 
 
