@@ -1,6 +1,6 @@
-"""Long work: blocks of it on several threads, and its progress.
+"""Threads that work on blocks of data, and progress reports for long work.
 
-BLAS is held at one thread while ours run, so that the two kinds of threads never fight.
+BLAS is limited to one thread while threads of ours run, so that the two kinds do not compete for cores.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _callback: ContextVar[Callback | None] = ContextVar("callback", default=None)
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """How many threads `n_jobs` means, as in scikit-learn: -1 all cores, -2 all but one, None one."""
+    """The number of threads for `n_jobs`, as in scikit-learn: -1 for all cores, -2 for all but one, None for one."""
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not hasattr(n_jobs, "__index__") or not n_jobs:
@@ -49,15 +49,15 @@ def n_threads(n_jobs: int | None) -> int:
 
 @cache
 def blas_libraries() -> list[Any]:
-    """The BLAS libraries of this process, each of which has threads of its own."""
-    import scipy.linalg  # noqa: F401  # its BLAS is not that of NumPy
+    """The BLAS libraries of this process, each of which has its own threads."""
+    import scipy.linalg  # noqa: F401  # loads SciPy's BLAS, which is not NumPy's
     from threadpoolctl import ThreadpoolController
 
     return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
 
 
 def _set_threads(library: Any, threads: int) -> None:
-    """Set a library's number of threads, from any thread: threadpoolctl 3.7 obeys only the thread that came first."""
+    """Set a library's number of threads from any thread, as threadpoolctl 3.7 does only from one of them."""
     release = getattr(library, "clear_controlling_thread", lambda force: None)
     release(force=True)
     library.set_num_threads(threads)
@@ -65,7 +65,7 @@ def _set_threads(library: Any, threads: int) -> None:
 
 
 def _is_per_thread(library: Any) -> bool:
-    """Whether each thread of ours has a number of its own; else there is one for the process."""
+    """Whether the library has a setting for each calling thread, rather than one for the process."""
     return bool(library.internal_api == "openblas" and library.threading_layer == "openmp")
 
 
@@ -76,7 +76,7 @@ _before: list[int] = []
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Hold BLAS at one thread; the last of several holders, in whatever threads, gives back what there was."""
+    """Limit BLAS to one thread. When contexts overlap, in any threads, the last to end restores the setting."""
     global _holders, _before  # noqa: PLW0603  # the number of BLAS threads is a property of the process
     with _lock:
         if _holders == 0:
@@ -94,7 +94,7 @@ def single_threaded_blas() -> Iterator[None]:
                     _set_threads(library, threads)
 
 
-_here = threading.local()  # `ours` is set in our own threads
+_here = threading.local()  # `ours` is set in the threads of `_pool`
 
 
 def _begin_thread() -> None:
@@ -105,28 +105,28 @@ def _begin_thread() -> None:
 
 @lru_cache(2)
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that stay: starting sixteen takes as long as a millisecond of work for each of them."""
+    """A pool that is kept: starting sixteen threads takes as long as a millisecond of work on each."""
     return ThreadPoolExecutor(threads, thread_name_prefix="discreet", initializer=_begin_thread)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not copied
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has none of the threads
 
 
 def over_blocks(work: Callable[[Block], Result], blocks: Iterable[Block], n_jobs: int | None) -> Iterator[Result]:
-    """Yield `work(block)` for each block, in their order, computed on `n_jobs` threads.
+    """Yield `work(block)` for each block, in order, computed on `n_jobs` threads.
 
-    A block is always computed by one thread, so results do not depend on how many there are. Only a few results
-    wait at a time, so memory stays bounded however many blocks there are. BLAS is held at one thread until the last
+    A block is always computed by one thread, so results do not depend on the number of threads. Only a few results
+    wait at a time, so memory does not grow with the number of blocks. BLAS is limited to one thread until the last
     result is taken, or the generator closed.
     """
-    if hasattr(_here, "ours"):  # a block within a block
+    if hasattr(_here, "ours"):  # called within another block's work
         yield from map(work, blocks)
         return
     threads, remaining = n_threads(n_jobs), iter(blocks)
     ahead = list(islice(remaining, 4 * threads))
     with single_threaded_blas():
-        if threads == 1 or len(ahead) <= 1:  # one request to a server, for instance, is not worth a thread
+        if threads == 1 or len(ahead) <= 1:  # a single block, such as one request to a server, is not worth a thread
             yield from map(work, chain(ahead, remaining))
             return
         pool = _pool(threads)
@@ -141,10 +141,10 @@ def over_blocks(work: Callable[[Block], Result], blocks: Iterable[Block], n_jobs
 
 
 def each_block(work: Callable[[Block], Any], blocks: Iterable[Block], n_jobs: int | None) -> None:
-    """Do `work(block)` for each block on `n_jobs` threads, which take the next one whenever they are done with one.
+    """Call `work(block)` for each block, on `n_jobs` threads that each take the next block when they finish one.
 
-    For work whose results are written somewhere: Python does far less for a block than in `over_blocks`. Blocks that
-    take long should come first, so that all threads end together.
+    For work that writes its results somewhere: the overhead for a block is much smaller than in `over_blocks`. Blocks
+    that take long should come first, so that all threads finish together.
     """
     threads, remaining = 1 if hasattr(_here, "ours") else n_threads(n_jobs), iter(blocks)
     first = list(islice(remaining, threads))
@@ -173,15 +173,15 @@ def each_block(work: Callable[[Block], Any], blocks: Iterable[Block], n_jobs: in
             taker.result()
 
 
-# -- progress: a bar for long work, only on a terminal, and only after a while
+# -- progress: a bar for work that takes more than a moment, only on a terminal
 
 
 @contextmanager
 def on_progress(callback: Callback) -> Iterator[None]:
-    """Call a function whenever a piece of long work inside is done, instead of showing a bar on the terminal.
+    """Report progress of long work inside this context to a function, instead of showing a bar on the terminal.
 
-    Fits count releases, each of which is a pass over the data, or steps; reading counts rows, recommending users. These
-    are numbers for the owner of the data. Work whose progress is private does not call it.
+    Fits count releases, each of which is a pass over the data, or steps; reading counts rows, and recommending counts
+    users. These numbers are meant for the owner of the data. Work whose progress is private does not report it.
 
     Example:
         >>> import discreet
@@ -191,7 +191,7 @@ def on_progress(callback: Callback) -> Iterator[None]:
         DPPopularity 1 of 1 item popularity
 
     Args:
-        callback: Called with what is being done, how much is done, of how much (None: not known), and the last piece.
+        callback: Called with the task, how much is done, the total (None if unknown), and the piece done last.
     """
     token = _callback.set(callback)
     try:
@@ -202,7 +202,7 @@ def on_progress(callback: Callback) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Show no bars inside: for work that has its own bar, or whose progress is private."""
+    """Show no bars inside this context: for work that has its own bar, or whose progress is private."""
     token = _quiet.set(True)
     try:
         yield
@@ -211,7 +211,7 @@ def quiet() -> Iterator[None]:
 
 
 class Bar:
-    """A context manager; `advance(n)` after each piece of work. Silent when stderr is not a terminal."""
+    """A progress bar, as a context manager: call `advance(n)` after each piece of work. Silent without a terminal."""
 
     def __init__(self, what: str, total: float | None = None, unit: str = "rows") -> None:
         self._what, self.total, self._unit = what, total, unit
@@ -229,7 +229,7 @@ class Bar:
         self.close()
 
     def advance(self, amount: float | Fraction, doing: str = "") -> None:
-        """Record that more is done, and what."""
+        """Record how much more is done, and the piece that it was."""
         self._done += amount
         if self._callback is not None:
             self._callback(self._what, float(self._done), self.total, doing)

@@ -1,4 +1,4 @@
-"""All users' rows, a batch of users at a time, and exact sums over them: in memory, on threads; or in Spark."""
+"""All users' rows, a batch of users at a time, and exact sums over them: on threads in this process, or in Spark."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array, Words
 
-Ratings: TypeAlias = Interactions | SparkInteractions  # a model may use what is public about them, and sums
+Ratings: TypeAlias = Interactions | SparkInteractions  # a model may use only sums over them, and what is public
 
-# Limits for a batch, whose contributions are in memory, for each thread:
-PART = 1 << 17  # interactions: enough to make the Python overhead of a batch small
+# Limits of a batch. The contributions of one batch for each thread are in memory at once.
+PART = 1 << 17  # interactions: enough to make Python's overhead for a batch small
 MOST_USERS = 1 << 16
-DENSE_CELLS = 1 << 21  # entries of users' dense rows
-CACHED_CELLS = 1 << 20  # of these, as many as a cache holds about, so that memory is used again
-LEAST = 1 << 14  # interactions, below which a batch is not worth a thread
-GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
+DENSE_CELLS = 1 << 21  # numbers in users' dense rows
+CACHED_CELLS = 1 << 20  # numbers in dense rows that about fit in a cache, so that memory is reused
+LEAST = 1 << 14  # interactions: a smaller batch is not worth a thread
+GATHERED = 1 << 14  # entries of the threads' totals that one thread adds up at a time
 CHECKED = 1 << 18  # values that a thread checks at a time
-SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
+SHARED_BYTES = 1 << 30  # if the threads' totals together are larger, they share one total
 
-FOLDS = 4  # that each user's items are dealt out to
+FOLDS = 4  # over which each user's items are distributed
 AS_GIVEN: kernels.Scale = (0.0, 1.0, math.inf)
 
 Block = TypeVar("Block")
@@ -44,13 +44,13 @@ Made = TypeVar("Made")
 
 
 class Blocks(ABC, Generic[Block]):
-    """All users' rows, a block of users at a time. An engine knows where they are, and returns nothing but sums."""
+    """All users' rows, a block of users at a time. The engine knows where they are, and returns only sums."""
 
     @abstractmethod
     def map(self, make: Callable[[Block], Made]) -> Blocks[Made]:
         """The same users, with `make` applied to each block. It may use the block and public values.
 
-        Blocks are computed again for each sum, because they are as large as the data.
+        Blocks are recomputed for each sum, because keeping them would take as much memory as the data.
         """
 
     @abstractmethod
@@ -81,7 +81,7 @@ class LocalBlocks(Blocks[Block]):
         return LocalBlocks(lambda: made)
 
     def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
-        # Each thread has its own total, so that none waits for another; large totals are shared instead.
+        # Each thread has its own total, so that threads do not wait for each other, unless totals are large.
         totals: dict[int, Array] = {}
         if n_threads(n_jobs) * 8 * math.prod(work.shape) > SHARED_BYTES:
             totals[0] = np.zeros(work.shape, np.int64)
@@ -108,7 +108,7 @@ class LocalBlocks(Blocks[Block]):
 
 
 def shared_users(ratings: Ratings) -> Blocks[Any]:
-    """All users' rows, for what a compiled function computes of a row, and adds up: threads never wait for Python."""
+    """All users' rows for a compiled function that computes contributions and adds them up without calling Python."""
     if not isinstance(ratings, Interactions):
         return user_batches(ratings)
     return LocalBlocks(lambda: kernels.SharedRows(ratings.indptr, ratings.indices, ratings.values).turns)
@@ -130,21 +130,22 @@ class Table(Protocol):
 def parts(
     ratings: Table, values: Array, *, most_users: int | None = None, most: int | None = None, n_jobs: int | None = None
 ) -> Iterator[UserBatch]:
-    """The users' rows, in batches of about `most` entries and `most_users` users at most.
+    """The users' rows, in batches of at most `most_users` users and about `most` entries.
 
-    For several threads, with `n_jobs`, the last ones are smaller.
+    With `n_jobs`, later batches are smaller, so that several threads finish together.
     """
     for users in cuts(ratings.indptr, most_users, most, n_jobs):
         yield rows_of(ratings, values, users)
 
 
 def cuts(indptr: Array, most_users: int | None, most: int | None, n_jobs: int | None) -> list[tuple[int, int]]:
-    """The first user of each batch, and the one behind its last.
+    """The first user of each batch, and the end (exclusive) of the last batch.
 
-    One thread gets equal batches, as few as the limits allow. Several threads get large ones first, because they wait
+    One thread gets as few batches of equal size as the limits allow. Several threads get large batches first, because
+    they wait for the interpreter's lock between a batch's compiled calls, then smaller ones, so that they end together.
     for the interpreter's lock between the compiled calls of a batch; and then smaller ones, so that all end together.
     """
-    # Of the users before each, and behind the last: 1 is a batch that is as large as the limits allow.
+    # Positions of the cuts, in units of the largest batch that the limits allow.
     sizes = indptr / (most or PART) + np.arange(len(indptr)) / (most_users or MOST_USERS)
     threads, size, ends = n_threads(n_jobs), float(sizes[-1]), [0.0]
     least = min(size * max(LEAST / max(int(indptr[-1]), 1), 1 / (4 * threads)), 0.5)
@@ -163,7 +164,7 @@ def rows_of(ratings: Table, values: Array, users: tuple[int, int]) -> UserBatch:
 def user_batches(
     ratings: Ratings, most_users: int | None = None, most: int | None = None, *, n_jobs: int | None = None
 ) -> Blocks[UserBatch]:
-    """All users' rows, by the engine for where they are; for `n_jobs` threads in batches that suit so many."""
+    """All users' rows, from the engine that holds them, in batches that suit `n_jobs` threads."""
     if not isinstance(ratings, Interactions):
         from discreet.engine.spark import SparkBlocks
 
@@ -171,17 +172,17 @@ def user_batches(
 
     if n_jobs is not None and most is None:
         most = 4 * PART
-    # Threads wait for each other when they take a block: so it is a pair of numbers until then.
+    # Threads wait for each other while they take a block, so a block is only a pair of numbers until then.
     return LocalBlocks[UserBatch](
         lambda: cuts(ratings.indptr, most_users, most, n_jobs), lambda users: rows_of(ratings, ratings.values, users)
     )
 
 
 def dense_users(n: int) -> int:
-    """How many users' rows of n numbers are worked on at a time.
+    """How many users' rows of n numbers to work on at a time.
 
-    Few enough for a cache; but there is more to do for a sum of their outer products, of n numbers squared, so that
-    these are not added to it too often.
+    Few rows fit in a cache. With more rows at a time, the sum of their outer products, which has n squared numbers, is
+    updated less often. This balances the two.
     """
     return max(1, min(DENSE_CELLS // n, max(CACHED_CELLS // n, n // 2)))
 
@@ -194,15 +195,15 @@ def weights(
     penalty: float = -1.0,
     mean: float = 0.0,
 ) -> RowFunction:
-    """What users weigh their items by: numbers a of items, scaled to an L2 norm of 1, unless all of theirs are 0.
+    """The weights of users' items: the items' numbers a, scaled to an L2 norm of 1 for each user unless all are 0.
 
     Args:
-        a: By default 1.
-        rated: Whether they are multiplied by the user's values, or by grades of these.
-        scale: Of values.
-        penalty: If it is at least 0, weights are multiplied by deviations of values from the mean of the user's and of
-            this many more.
-        mean: What these are.
+        a: A number for each item, by default 1.
+        rated: Whether to multiply them by the user's values, or the `Grades` by which values are turned into factors.
+        scale: How values are scaled.
+        penalty: If nonnegative, weights are multiplied by the values' deviations from the user's mean, which is shrunk
+            by this many pseudo-ratings of value `mean`.
+        mean: The value of the pseudo-ratings.
     """
     given = graded(rated, scale) | {"a": None if a is None else np.ascontiguousarray(a, np.float64)}
     given |= {"penalty": float(penalty), "mean": float(mean)}
@@ -210,12 +211,12 @@ def weights(
 
 
 def scaled(scale: kernels.Scale) -> dict[str, float]:
-    """The fields of a scale."""
+    """The fields of the C struct for a scale."""
     return dict(zip(("middle", "unit", "reach"), map(float, scale), strict=True))
 
 
 def graded(rated: bool | kernels.Grades, scale: kernels.Scale) -> dict[str, Any]:
-    """The fields of what values count for."""
+    """The fields of the C struct for the factors that values are turned into."""
     numbers = (0.0, 0.0, 1.0, 0.0) if isinstance(rated, bool) else rated  # of values as they are
     names = ("center", "shrinkage", "per", "slope")
     return {**scaled(scale), "rated": int(bool(rated)), **dict(zip(names, map(float, numbers), strict=True))}
@@ -233,19 +234,19 @@ def standing(
     scale: kernels.Scale = AS_GIVEN,
     by_length: bool = False,
 ) -> RowFunction:
-    """Where users stand by their items of the other folds: an item does not say where it stands itself.
+    """Users' directions in loading space, from leave-fold-out sums: no item contributes to its own user direction.
 
-    A user's items are dealt out to folds in turn. A user has directions of length 1, one for each fold: of the sum of
-    weights times loadings over the other folds, or 0. And an x for each item: its weight, times the length of its
-    fold's sum if `by_length`; all of them have length 1 together.
+    A user's items are dealt to folds in turn. For each fold, the user has a direction: the sum of weight times loading
+    over their items in the other folds, scaled to length 1 (or 0 if it is 0). Each item also has an x: its weight,
+    multiplied by the length of its fold's sum if `by_length`; a user's x are scaled to an L2 norm of 1.
 
     Args:
-        loadings: Of all items, (items, k).
-        chosen: By item: what users weigh their items by, to say where they stand.
-        a: By item: what they weigh them by in x.
-        rated: Whether weights are multiplied by users' values, or by grades of these.
-        scale: Of values.
-        by_length: Whether x are multiplied by lengths.
+        loadings: One row for each item, (items, k).
+        chosen: The items' numbers for the weights in directions, as in `weights`.
+        a: The items' numbers for the weights in x.
+        rated: Whether to multiply weights by users' values, or by grades of these.
+        scale: How values are scaled.
+        by_length: Whether to multiply the x by lengths.
     """
     arrays = {"chosen": chosen, "a": a, "loadings": loadings}
     given = graded(rated, scale) | {name: np.ascontiguousarray(array, np.float64) for name, array in arrays.items()}
@@ -255,12 +256,12 @@ def standing(
 
 
 def on_items(entries: Callable[[UserBatch], Array], place: Array, part: UserBatch) -> UserBatch:
-    """What some users have on the items that have a place, which are renumbered by it (-1: it has none)."""
+    """The entries whose items have a place (not -1), with items renumbered by their places."""
     return UserBatch(*kernels.placed_rows(part.indptr, part.indices, entries(part), place))
 
 
 def priorities(batch: UserBatch, seed: int) -> Words:
-    """A random-looking word for each entry of each row, from the seed and the row's own items and values."""
+    """A pseudorandom word for each entry, from the seed and the items and values of its own row."""
     items = mixed((batch.indices.astype(np.uint64) + np.uint64(1)) * ODD + np.uint64(seed % 2**64))
     values = np.ascontiguousarray(batch.values, np.float64).view(np.uint64)
     row, filled = np.zeros(len(batch.counts), np.uint64), batch.counts > 0
@@ -270,20 +271,20 @@ def priorities(batch: UserBatch, seed: int) -> Words:
 
 
 def uniform(batch: UserBatch, k: int, seed: int) -> NDArray[np.bool_]:
-    """Which entries are in a random sample of k of each user's, or all if there are no more; `seed` is public.
+    """A mask of a random sample of k entries of each user, or all if they have no more; `seed` is public.
 
-    It is chosen by the content of the row: two users with the same row make the same choice.
+    The sample depends only on the seed and the row's content: equal rows have equal samples.
     """
     return ranks(batch.indptr, batch.indices, priorities(batch, seed)) < k
 
 
 def kept(batch: UserBatch, mask: NDArray[np.bool_]) -> UserBatch:
-    """Some of a batch's entries."""
+    """The entries of a batch that a mask selects."""
     return UserBatch(np.concatenate([[0], np.cumsum(mask)])[batch.indptr], batch.indices[mask], batch.values[mask])
 
 
 def require_sound_rows(ratings: Interactions, n_jobs: int | None = None) -> None:
-    """Raise unless rows are as `discreet.read` makes them, which proofs assume. The error reveals nothing else."""
+    """Raise unless rows have the form that `discreet.read` gives them and proofs assume. The error reveals no more."""
     low, high = (np.float32(end) for end in ratings.value_range or (-np.inf, np.inf))
     indptr, indices, values = ratings.indptr, ratings.indices, ratings.values
     within: list[bool] = []

@@ -1,4 +1,4 @@
-"""Users in the partitions of a Spark cluster: each partition keeps its users' rows, and emits nothing but sums.
+"""Users in the partitions of a Spark cluster: each partition keeps its users' rows and emits only sums.
 
 A pass over the users is one Spark job. In the first stage, each partition reads the broadcast of functions and public
 arrays from the driver, works through its rows, and emits its total in blocks of grid units. The next stages add up the
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
 
 
 TRIES = 3
-# A row of these tables can have megabytes, and Spark counts rows; plans of two stages are not worth adapting.
+# Rows of these tables can be megabytes long, but Spark's limits count rows; plans of two stages need no adapting.
 SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "8", "spark.sql.adaptive.enabled": "false"}
 
-# -- sums on their way from partitions to the driver: in blocks, with checksums, added up exactly
+# -- how sums travel from partitions to the driver: in blocks with checksums, added up exactly
 #
-# A cluster may run a task twice, and take one block from the first run and another from the second. If these runs saw
+# A cluster may run a task twice, and use one block from the first run and another from the second. If the runs saw
 # different rows, a user could be in both, and their contribution would exceed its bound. So a partition marks blocks
-# with its number and a digest of the whole total; sums keep the checksums of their parts; and the driver accepts them
+# with its number and a digest of the whole total; sums keep the checksums of their parts; and the driver accepts sums
 # only if every block has the same checksums, one from each partition.
 
 PARTIAL = "block int, branch int, checksums binary, kernels array<string>, touched binary, units binary"
-BLOCK_UNITS = 1 << 17  # of a block: a megabyte
-BRANCHES = 16  # whose sums one task adds up
+BLOCK_UNITS = 1 << 17  # numbers in a block: a megabyte
+BRANCHES = 16  # how many partial sums one task adds up
 DIGEST = 16  # bytes
 CHECKSUM = np.dtype([("source", "<i4"), ("digest", f"V{DIGEST}")])
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How an array of integers becomes a table, (length, width), in blocks of rows.
+    """How an array of integers is sent: as a (length, width) table, in blocks of rows.
 
-    A row has all numbers of an item, which are sent or left out together. If the last two axes are symmetric matrices,
+    A row has all numbers of one item; rows of zeros are not sent. If the last two axes are symmetric matrices,
     only the upper triangles are sent.
     """
 
@@ -62,7 +62,7 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Numbers in a row."""
+        """The number of columns."""
         if not self.symmetric:
             return prod(self.shape[1:])
         return 1 if len(self.shape) == 2 else len(self._triangle[0])
@@ -74,7 +74,7 @@ class Layout:
 
     @property
     def rows(self) -> int:
-        """Rows in a block."""
+        """The number of rows in a block."""
         return max(1, BLOCK_UNITS // max(self.width, 1))
 
     @property
@@ -96,7 +96,7 @@ class Layout:
         return np.ascontiguousarray(total.reshape(self.length, self.width))
 
     def unpacked(self, rows: Array) -> Array:
-        """The array; zero below the diagonal of symmetric matrices."""
+        """The inverse of `packed`, with zeros below the diagonal of symmetric matrices."""
         if not self.symmetric:
             return rows.reshape(self.shape)
         total = np.zeros(self.shape, rows.dtype)
@@ -105,7 +105,7 @@ class Layout:
 
 
 def emitted(total: Array, layout: Layout, source: int, kernels: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """A partition's total, block by block, including blocks of zeros, for their checksums and kernels."""
+    """A partition's total, block by block. Blocks of zeros are sent, too: their checksums and kernels matter."""
     table = layout.packed(total)
     checksum = np.array([(source, blake2b(table.data, digest_size=DIGEST).digest())], CHECKSUM)
     for block in range(layout.n_blocks):
@@ -131,7 +131,7 @@ def _batch(block: int, branch: int, checksums: Array, kernels: Iterable[str], ro
 
 
 def added_up(batches: Iterable[pa.RecordBatch], layout: Layout, branches: int) -> Iterator[pa.RecordBatch]:
-    """The sums of blocks over the branches that meet here, with all their checksums and kernels."""
+    """The sums of blocks over the branches of this task, with all their checksums and kernels."""
     sums: dict[tuple[int, int], tuple[Array, list[Array], set[str]]] = {}
     for batch in batches:
         for row in batch.to_pylist():
@@ -149,7 +149,7 @@ def _touched(row: dict[str, Any], rows: Array) -> Array:
 
 
 def put_together(sums: pa.Table, layout: Layout, n_sources: int) -> Array | None:
-    """The whole array; None unless each block is the sum of the same totals, one from each partition."""
+    """The whole array, or None unless each block is the sum of the same totals, one from each partition."""
     found = sums.to_pylist()
     complete = sorted(row["block"] for row in found) == list(range(layout.n_blocks))
     alike = {row["checksums"] for row in found}
@@ -187,7 +187,7 @@ class Pass:
         return Layout(self.work.shape, self.work.encoder.symmetric)
 
     def total(self, batches: Iterable[pa.RecordBatch]) -> tuple[Array, set[str]]:
-        """The total contribution of a partition's users, and the kernels that read and computed it."""
+        """The total of a partition's users, and the kernels that read and computed it."""
         total, used = np.zeros(self.work.shape, np.int64), {machine_kernels()}
         with single_threaded_blas():  # a task has one core
             for batch in batches:
@@ -230,7 +230,7 @@ def _job(rows: Any, broadcast: Broadcast, layout: Layout, n_partitions: int) -> 
     """The stages of a pass, not yet run."""
     from pyspark.sql.functions import expr
 
-    branches = BRANCHES  # the driver's value, not a worker's
+    branches = BRANCHES  # a local copy, so that workers use the driver's value
 
     def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -268,7 +268,7 @@ class SparkBlocks(Blocks[Any]):
         return self  # partitions keep nothing but users' rows
 
     def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
-        steps = self.steps  # a function that is sent to workers must not refer to the table
+        steps = self.steps  # a local copy: functions sent to workers must not refer to the table
 
         def made(part: Any) -> Any:
             return reduce(lambda found, step: step(found), steps, part)

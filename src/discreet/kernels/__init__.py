@@ -1,8 +1,8 @@
-"""What is computed for each user, or each item, by itself: compiled, and fast on every core.
+"""Compiled computations for each user or each item, callable from Python with NumPy arrays.
 
-A row of a sparse table has entries: items with values. Its regression, its scores and its best items are functions of
-the row and of the tables of items alone, computed by one thread in an order that depends on nothing else. So they are
-the same bits for any number of threads, and whatever rows are beside them.
+A row of a sparse table has entries: items with values. Its regression, scores and best items depend only on the row and
+on the tables of items, and one thread computes them in a fixed order. So the results are identical to the last bit for
+any number of threads, and whatever other rows are computed.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from discreet.typing import Array
 
 NAME = {"darwin": "kernels.dylib", "win32": "kernels.dll"}.get(sys.platform, "kernels.so")
 KINDS: dict[Any, Any] = {np.dtype(np.float32): ("f32", ctypes.c_float), np.dtype(np.float64): ("f64", ctypes.c_double)}
-PAD = 16  # numbers that the rows of a table are a multiple of
+PAD = 16  # the rows of a table are padded to a multiple of this many numbers
 LINE = 64  # bytes of a cache line, and of the widest register
-ENTRIES = 1 << 13  # of the rows that a thread takes at a time, about: less than a millisecond of work
+ENTRIES = 1 << 13  # about how many entries a thread takes at a time: less than a millisecond of work
 GATHERED = 64  # PART in C
-ROWS = 1 << 12  # at most
-CALL_ROWS = 64 * ROWS  # that a call takes at most: TURNS blocks of them
-TOGETHER = 128  # users whose scores share what is in a cache
+ROWS = 1 << 12  # the most rows that a thread takes at a time
+CALL_ROWS = 64 * ROWS  # the most rows that a call takes: TURNS blocks
+TOGETHER = 128  # users whose scores are computed together, so that they share cached data
 INDICES = (np.uint8, np.uint16, np.uint32)  # types of item numbers that the kernels read
-ANY = 1 << 32  # item numbers are below
+ANY = 1 << 32  # all item numbers are below this
 OUTSIDE = "indptr, indices: every entry must have a value and a vector"
-Bound = tuple[float, float, int]  # step, limit and largest, as `truncate` takes them
-Scale = tuple[float, float, float]  # middle, unit and reach: values count from the middle, in a unit, up to the reach
+Bound = tuple[float, float, int]  # the arguments step, limit and largest of `truncate`
+Scale = tuple[float, float, float]  # middle, unit, reach: (value - middle) / unit is clipped to [-reach, reach]
 Grades = tuple[float, float, float, float]  # mean, shrinkage, unit and slope of a `models.grading.Grading`
-ITEM_BYTES = 1 << 20  # of what is known of the items that a thread takes at a time
-SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
+ITEM_BYTES = 1 << 20  # of item posteriors that a thread takes at a time
+SCORES = 1 << 26  # multiplications for users' scores that a thread takes at a time
 
 
-# -- the compiled library, whose calls release the interpreter lock; hatch_build.py makes it from the C files here
+# -- the compiled library, whose calls release the interpreter lock; built by hatch_build.py from the C files here
 
 
 @cache
@@ -61,9 +61,9 @@ def instruction_set() -> str:
 
 @cache
 def function(name: str, dtype: Any = None) -> Callable[..., int]:
-    """A function of the library: for numbers of a type, by the best instructions; without a type, one that is for all.
+    """A function of the library: the version for a type and the best instruction set, or the only one without a type.
 
-    It takes arrays, structs, numbers, and None for no array. It returns a 64-bit integer, if anything.
+    It takes arrays, structs, numbers, and None for a null pointer. It returns a 64-bit integer, if anything.
     """
     found = _symbol(name, dtype)
     found.restype = ctypes.c_int64
@@ -75,15 +75,15 @@ def _symbol(name: str, dtype: Any) -> Any:
 
 
 def _address(name: str, dtype: Any = None) -> int:
-    """Where a function is, for other functions to call it."""
+    """The address of a function, for other compiled functions to call."""
     return int(ctypes.cast(_symbol(name, dtype), ctypes.c_void_p).value or 0)
 
 
 def _place(array: Any) -> int:
-    """Where an array begins."""
+    """The address of an array's first number."""
     if not array.flags.c_contiguous:
         raise ValueError("kernels take contiguous arrays")
-    if array.flags.writeable and array.size:  # a third of the time, which threads wait for
+    if array.flags.writeable and array.size:  # takes a third of the time, during which threads wait
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
     return int(array.ctypes.data)
 
@@ -102,7 +102,7 @@ def _layout(fields: tuple[tuple[str, Any], ...]) -> Any:
 
 
 class Struct:
-    """A C struct, passed by value: pointers to arrays, which it keeps alive, 64-bit integers, and floats of a type."""
+    """A C struct, passed by value: pointers to arrays, which it keeps alive, 64-bit integers, and floats of `dtype`."""
 
     def __init__(self, dtype: Any = np.float64, **fields: Any) -> None:
         kinds = {float: KINDS[np.dtype(dtype)][1], int: ctypes.c_int64}
@@ -112,21 +112,21 @@ class Struct:
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Zeros that begin with a cache line."""
+    """Zeros, aligned to a cache line."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
     first = -memory.ctypes.data % LINE
     return np.asarray(memory[first : first + size].view(dtype).reshape(shape))
 
 
-# -- what it computes
+# -- calls of the compiled functions
 
 
 @dataclass(frozen=True)
 class Table:
-    """One vector for each item, or each user, as the kernels take them: rows padded with zeros, from a cache line on.
+    """One vector for each item or user, as the kernels take them: aligned rows, padded with zeros.
 
-    Of the rows of `padded`, (rows, a multiple of 16), the first k numbers count.
+    The vectors are the first k columns of `padded`, (rows, a multiple of 16).
     """
 
     padded: Array
@@ -139,13 +139,13 @@ class Table:
 
     @classmethod
     def of(cls, vectors: Array, dtype: Any = None) -> Table:
-        """A copy of vectors (rows, k)."""
+        """A copy of `vectors`, (rows, k)."""
         table = cls.empty(len(vectors), vectors.shape[1], dtype or vectors.dtype)
         table.padded[:, : table.k] = vectors
         return table
 
     def __reduce__(self) -> Any:
-        return Table.of, (self.values,)  # where it is read again, it begins with a cache line, too
+        return Table.of, (self.values,)  # unpickling aligns it to a cache line again
 
     @property
     def values(self) -> Array:
@@ -154,14 +154,14 @@ class Table:
 
 
 def _blocks(indptr: Array) -> Array:
-    """Where blocks of consecutive rows end, with about ENTRIES entries each, at most ROWS."""
+    """Where blocks of consecutive rows end: about ENTRIES entries and at most ROWS rows each."""
     n = len(indptr) - 1
     ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], ENTRIES))
     return np.unique(np.concatenate([ends, np.arange(0, n, ROWS), [0, n]]))
 
 
 def _share(name: str, kind: Any, struct: Struct, ends: Array, n_jobs: int | None, *given: Any) -> bool:
-    """Call a function on threads, which take blocks until none is left; whether it always succeeded."""
+    """Call a function on threads that take blocks until none is left. Returns whether it always succeeded."""
     call, ends, taken = function(name, kind), np.ascontiguousarray(ends, np.int64), np.zeros(1, np.int64)
     n, found = len(ends) - 1, [True]
     turns = takewhile(lambda _: found[-1] and taken[0] < n, range(n))
@@ -171,12 +171,12 @@ def _share(name: str, kind: Any, struct: Struct, ends: Array, n_jobs: int | None
 
 
 def _array(array: Array | None, dtype: Any = np.float64) -> Any:
-    """An array of the type that C reads, whatever the platform's own is."""
+    """A contiguous array of the type that C reads."""
     return None if array is None else np.ascontiguousarray(array, dtype)
 
 
 def _ends(indptr: Array, *entries: Array | None) -> tuple[Array, int]:
-    """Where rows end in the entries, and how many rows there are."""
+    """The offsets of rows in the entries, checked, and the number of rows."""
     ends, least = _array(indptr, np.int64), min(len(array) for array in entries if array is not None)
     if ends[0] < 0 or ends[-1] > least or (ends[1:] < ends[:-1]).any():
         raise ValueError(OUTSIDE)
@@ -184,7 +184,7 @@ def _ends(indptr: Array, *entries: Array | None) -> tuple[Array, int]:
 
 
 def _rows(indptr: Array, indices: Array, size: int, *entries: Array | None) -> dict[str, Any]:
-    """The fields of the C struct `Rows`, checked as far as C does not do it."""
+    """The fields of the C struct `Rows`, with the checks that C does not make."""
     ends, n = _ends(indptr, indices, *entries)
     if indices.dtype not in INDICES and len(indices) and not (indices.min() >= 0 and indices.max() < size):
         raise ValueError(OUTSIDE)
@@ -200,7 +200,7 @@ def _call(name: str, *given: Any, dtype: Any = None) -> None:
 
 
 def _ridge(indptr: Array, indices: Array, values: Array, table: Table, prior: Table | None, **given: Any) -> Struct:
-    """The C struct `Ridge`; what is not given is a null pointer, or there is none."""
+    """The C struct `Ridge`; arrays that are not given are null pointers."""
     kind, rows = table.padded.dtype, _rows(indptr, indices, len(table.padded), values)
     arrays = {"values": values, "table": table.padded, "base": None, "prior": prior and prior.padded}
     fields = arrays | dict.fromkeys(("gram", "scale")) | {"offset_penalty": -1.0, "prior_count": 0.0}
@@ -243,17 +243,17 @@ def ridge(
         indptr: Row i's entries are at indptr[i]:indptr[i + 1].
         indices: The item j of each entry.
         values: y of each entry.
-        table: x_j; of its type are all results.
+        table: x_j; results have the type of its numbers.
         scale: s of each row.
-        base: By item; like G and c, by default 0.
-        prior: By item: c is the mean of those of the row's items, and of `prior_count` zeros.
-        prior_count: How many zeros.
-        gram: G.
-        offset_penalty: By default there is no offset.
-        steps: Steps of conjugate gradients; 0: the solution itself, by Cholesky factors.
-        start: Offsets and vectors that these steps start from, by default zeros. They are overwritten, with any steps.
-        residuals: Gets y - base_j - a - x_j . z of each entry, if it is given.
-        n_jobs: Threads, in scikit-learn's meaning.
+        base: base_j of each item, by default 0.
+        prior: A vector for each item; c is the mean of those of the row's items and `prior_count` zeros, by default 0.
+        prior_count: How many zeros count in c.
+        gram: G, by default 0.
+        offset_penalty: Without it, there is no offset.
+        steps: Steps of conjugate gradients; with 0, the exact solution, by Cholesky factors.
+        start: Offsets and vectors to start from, by default zeros. They are overwritten.
+        residuals: If given, it is overwritten with y - base_j - a - x_j . z of each entry.
+        n_jobs: Number of threads, as in scikit-learn.
     """
     kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
     offsets, vectors = start or (np.zeros(n, kind), Table.empty(n, k, kind))
@@ -285,7 +285,7 @@ def ridge(
 
 
 def _singular(X: Array, y: Array, center: Array, penalty: Array, offset_penalty: float | None) -> Array:
-    """Offset and vector of a row, in double precision: of all solutions, the one of least norm."""
+    """Offset and vector of a row whose system is singular, in double precision: the solution of least norm."""
     Z = np.column_stack([np.full(len(y), offset_penalty is not None), X]).astype(np.float64)
     A, b = Z.T @ Z, Z.T @ (y - X @ center)
     A[1:, 1:] += penalty
@@ -297,7 +297,7 @@ def _singular(X: Array, y: Array, center: Array, penalty: Array, offset_penalty:
 
 
 def solve(A: Array, b: Array) -> tuple[Array, Array]:
-    """The solutions x of A[i] x = b[i], for positive definite A (n, k, k); and which A are not, to rounding."""
+    """The solutions x of A[i] x = b[i], for positive definite A (n, k, k), and a mask of those that fail."""
     (n, k), x = b.shape, Table.of(b, A.dtype)
     padded, failed = aligned((n, *2 * x.padded.shape[1:]), A.dtype), np.zeros(n, np.uint8)
     padded[:, :k, :k] = A
@@ -315,20 +315,20 @@ def item_posteriors(
     error: float = 0.0,
     n_jobs: int | None = 1,
 ) -> tuple[Array, ...]:
-    """What is known of items, in double precision, before and after a step.
+    """The posteriors of items, in double precision, before and after a step of training.
 
-    The numbers theta of an item are observed with the noise of its ratings: phi = theta + noise. A step estimates phi
-    to be at the mean plus its move, give or take fresh noise, and an error that is as large as the item's gap, the
-    second moment of phi about the mean of theta, says. A covariance of noise is an item's size times a matrix (k, k).
+    An item's parameters theta are observed with the noise of its ratings: phi = theta + noise. A step observes phi as
+    the mean plus its move, with fresh noise and an error proportional to the item's gap: the second moment of phi about
+    the mean of theta. The covariance of noise is a size for each item times a matrix (k, k).
 
     Args:
         before: Means (items, k) and covariances (items, k, k) of theta before any step.
-        factors: Of the means, and of standard deviations: (k,) each.
+        factors: Factors (k,) of the means, and of the standard deviations.
         own: The sizes and the matrix of the ratings' own noise.
         earlier: Precisions (items, k, k) of phi, and information, which is precision times estimate (items, k).
         step: Moves (items, k); sizes and matrix of their noise; the means now; the gaps now, None before any step.
-        error: Of moves, relative to the gaps.
-        n_jobs: Threads, in scikit-learn's meaning.
+        error: The error of moves relative to the gaps.
+        n_jobs: Number of threads, as in scikit-learn.
 
     Returns precisions, information, gaps (items, k, k), means and covariances.
     """
@@ -353,10 +353,10 @@ def normal_equations(
     weights: Array | None = None,
     n_jobs: int | None = 1,
 ) -> None:
-    """Add w u u^T, on and above the diagonal, and t u as last column, to total[item] (k + 1, k + 1) in int64.
+    """Add sums of w u u^T, on and above the diagonal, and of t u as last column, to each item's (k + 1, k + 1) total.
 
-    The users of an item are at indptr[item]:indptr[item + 1] of `users`, `targets` and `weights`, which by default are
-    1; u is a row of `vectors`. All are integers, and every sum is below 2^53: so sums are exact, in any order.
+    An item's users are at indptr[item]:indptr[item + 1] of `users`, `targets` (t) and `weights` (w, by default 1); u is
+    a user's row of `vectors`. All are integers with sums below 2^53, so the int64 total is exact in any order.
     """
     struct, weights = _ridge(indptr, users, targets, Table.of(vectors, np.float64), None), _array(weights)
     if weights is not None and len(weights) != len(targets):
@@ -368,21 +368,21 @@ def normal_equations(
 
 @dataclass(frozen=True)
 class Panels:
-    """Items' vectors as `top_n` takes them: (panels, k, items of a panel), with zeros behind the last item."""
+    """Items' vectors as `top_n` takes them: (panels, k, items of a panel), padded with zero items."""
 
     packed: Array
     n_items: int
 
     @classmethod
     def of(cls, vectors: Array) -> Panels:
-        """Of vectors (items, k)."""
+        """From vectors (items, k)."""
         (n, k), panel = vectors.shape, function("panel", vectors.dtype)()
         packed = aligned((-(-n // panel), k, panel), vectors.dtype)
         packed[:] = np.pad(vectors, ((0, -n % panel), (0, 0))).reshape(len(packed), panel, k).swapaxes(1, 2)
         return cls(packed, n)
 
     def widened(self, numbers: Array, fill: float = -np.inf) -> Array:
-        """One number for each item, and `fill` in the places behind the last one."""
+        """One number for each item, padded with `fill`."""
         wide = aligned((self.packed.shape[0] * self.packed.shape[2],), self.packed.dtype)
         wide[: self.n_items], wide[self.n_items :] = numbers, fill
         return wide
@@ -402,18 +402,18 @@ def top_n(
 ) -> tuple[Array, Array]:
     """The items (users, n) with the best scores base_j + x_j . z, and their scores; -1 where a list is shorter.
 
-    Of equal scores the earlier item comes first. Items with a score of minus infinity are in no list.
+    Ties are broken in favor of the earlier item. Items with a score of minus infinity are never listed.
 
     Args:
-        panels: x_j.
-        base: By item, `panels.widened`.
+        panels: The items' vectors x_j.
+        base: base_j of each item, as `panels.widened` returns it.
         vectors: z of each user.
-        n: How many are wanted.
-        has_history: Whether anything is known of a user; who has none gets the scores in `cold`.
-        cold: By item, `panels.widened`.
-        seen: The items that are left out, in CSR form (indptr, indices), ascending for each user; None: none is.
-        variance: c, and the variances of base and of x_j: scores are less by c standard deviations.
-        n_jobs: Threads, in scikit-learn's meaning.
+        n: The length of a list.
+        has_history: Whether each user has a history; a user without one gets the scores in `cold`.
+        cold: Scores of items, as `panels.widened` returns them.
+        seen: Items to leave out, in CSR form (indptr, indices), ascending for each user; by default none.
+        variance: A factor c, and the variances of base and x_j: c standard deviations are subtracted from scores.
+        n_jobs: Number of threads, as in scikit-learn.
     """
     kind, (users, k) = panels.packed.dtype, vectors.shape
     n = min(n, panels.n_items)
@@ -433,7 +433,7 @@ def top_n(
     return best, scores
 
 
-# -- integers on a grid: each function has a twin in tests/privacy/twins.py, and so has each sum
+# -- integers on a grid: tests compare each function and sum with its twin in tests/privacy/twins.py
 
 
 def _integers(total: Array) -> Array:
@@ -451,7 +451,7 @@ def truncate(values: Array, indptr: Array, step: float, limit: float, largest: i
 
 
 def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bool:
-    """Whether every row's items rise, from 0 on, and are below `size`."""
+    """Whether the items of every row are strictly increasing, from 0 on, and below `size`."""
     try:
         rows = _rows(indptr, items, size)
     except ValueError:
@@ -461,31 +461,31 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
 
 
 def row_sums(entries: Array, indptr: Array) -> Array:
-    """The sum of each row's entries, in their order."""
+    """The sum of each row's entries, in order."""
     out = np.empty(len(indptr) - 1)
     function("sum_rows")(_array(entries), *_ends(indptr, entries), out)
     return out
 
 
-# -- what users contribute, and exact sums of it
+# -- users' contributions, and exact sums of them
 
 
 @dataclass(frozen=True, eq=False)
 class RowFunction:
-    """What a row contributes: a compiled function of its items and values, and of public arrays and numbers.
+    """A compiled function that computes a row's contribution from its items and values, and public arrays and numbers.
 
-    `add_up` computes it a row at a time, and adds it up at once; a call returns it for all rows, as arrays.
+    `add_up` computes the contributions of rows and adds them up at once; a call returns those of all rows as arrays.
 
     Attributes:
-        name: Of the function in C.
-        given: The fields of the struct that it is given.
-        size: Items are below.
-        dtype: That it is compiled for; None: it is for all.
-        each: How many vectors a row has.
-        k: Of how many numbers.
-        kind: "items": x of entries; "vectors": and vectors; "squares": and as many numbers; "whole": a vector alone.
-        memory: Bytes that it works in, and for each entry of a row.
-        place: Of items in the sum, rising; -1: not in it. By default their own numbers.
+        name: The name of the C function.
+        given: The fields of the struct that it gets.
+        size: All items must be below it.
+        dtype: The type that it is compiled for; None if there is one version for all.
+        each: The number of vectors for each row.
+        k: The length of these vectors.
+        kind: "items": x of entries; "vectors": vectors, too; "squares": as many numbers, too; "whole": a vector alone.
+        memory: Bytes of scratch memory, in all and for each entry of a row.
+        place: Positions of items in the sum, increasing; -1: not in the sum. By default their own numbers.
     """
 
     name: str
@@ -503,18 +503,18 @@ class RowFunction:
 
     @cached_property
     def pointers(self) -> tuple[int, int, Struct]:
-        """Where the function is, and its struct, which must be kept."""
+        """The addresses of the function and its struct, and the struct, which must be kept alive."""
         if self.place is not None and (np.diff(self.place[self.place >= 0]) <= 0).any():
             raise ValueError("place: must rise with the item")
         struct = Struct(**{name: own.padded if isinstance(own, Table) else own for name, own in self.given.items()})
         return _address(self.name, self.dtype), ctypes.addressof(struct._as_parameter_), struct
 
     def needs(self, rows: SharedRows) -> int:
-        """Bytes of memory."""
+        """Bytes of scratch memory for these rows."""
         return self.memory[0] + self.memory[1] * rows.longest
 
     def __call__(self, batch: Any) -> Any:
-        """What the rows of a batch contribute: x; or a vector; or x and vectors; or numbers, and both."""
+        """The contributions of a batch's rows: x, a vector, x and vectors, or numbers, x and vectors."""
         n, rows = len(batch.indptr) - 1, SharedRows(batch.indptr, batch.indices, batch.values)
         x, (vectors, numbers) = np.empty(len(batch.indices)), np.empty((2, n * self.each, self.k))
         function, given, _ = self.pointers
@@ -525,7 +525,7 @@ class RowFunction:
 
 
 class SharedRows:
-    """Rows that are added up on any number of threads: calls of `add_up` take blocks of them until none is left."""
+    """Rows that threads share: calls of `add_up` on any number of threads take blocks of them until none is left."""
 
     def __init__(self, indptr: Array, indices: Array, values: Array) -> None:
         values = np.ascontiguousarray(values, values.dtype if values.dtype in KINDS else np.float64)
@@ -534,20 +534,20 @@ class SharedRows:
         self.ends, self.taken = _array(_blocks(self._rows["indptr"]), np.int64), np.zeros(1, np.int64)
 
     def below(self, size: int) -> Struct:
-        """The C struct."""
+        """The C struct `Rows`."""
         return Struct(**self._rows | {"size": size})
 
     @property
     def turns(self) -> Iterator[SharedRows]:
-        """Itself, as long as there are blocks left."""
+        """Itself, again and again, until no block is left."""
         return (self for _ in takewhile(lambda _: self.taken[0] < len(self.ends) - 1, self.ends[1:]))
 
 
 @dataclass(frozen=True)
 class Total:
-    """A total of integers, with bounds of x or of numbers, and of vectors. An entry is at least `least`.
+    """A total of integers, with the bounds of x or numbers and of vectors, and the least value of an entry.
 
-    Kinds are those of `RowFunction`, and x x^T as a "gram" of dense rows, or by "pairs" of entries.
+    `kind` is one of those of `RowFunction`, or x x^T added up as a "gram" of dense rows or as "pairs" of entries.
     """
 
     array: Array
@@ -558,9 +558,9 @@ class Total:
 
 
 def add_up(rows: SharedRows, of: RowFunction | None, *totals: Total, **given: Array | None) -> None:
-    """Add what rows contribute to totals, some blocks of them. A row adds nothing if an item repeats or does not exist.
+    """Add the contributions of some blocks of rows to totals. A row adds nothing if an item repeats or does not exist.
 
-    Without a function, x of entries, and vectors or numbers (rows, each, k), are given. Then items may repeat.
+    Without a function, x of entries, and vectors or numbers (rows, each, k), are given, and items may repeat.
     """
     kinds, nothing = {total.kind: total for total in totals}, Total(np.zeros(0), (1.0, 0.0, 0), "none")
     squares, total = kinds.pop("squares", nothing), next(iter(kinds.values()), nothing)
@@ -583,7 +583,7 @@ def add_up(rows: SharedRows, of: RowFunction | None, *totals: Total, **given: Ar
 
 
 def placed_rows(indptr: Array, indices: Array, entries: Array, place: Array) -> tuple[Array, Array, Array]:
-    """Rows of the items that have a place (-1: none), which are numbered by it: where they end, items and entries."""
+    """Rows restricted to items that have a place (not -1), renumbered by place: offsets of rows, items and entries."""
     rows, ends = _rows(indptr, indices, len(place), entries), np.empty(len(indptr), np.int64)
     kept, out = np.empty(len(indices), np.uint32), np.empty(len(indices))
     _call("placed_rows", Struct(**rows), _array(entries), _array(place, np.int64), kept, out, ends)

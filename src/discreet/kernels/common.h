@@ -1,4 +1,4 @@
-// What all files share: exported names, rows of entries, and blocks of rows that threads take.
+// Definitions for all files: exported names, rows of entries, and blocks of rows that threads take.
 
 #include <math.h>
 #include <stdint.h>
@@ -16,9 +16,9 @@
 
 #define MEMORY(type, n) ((type *)aligned_alloc(64, ((n) * sizeof(type) + 63) / 64 * 64))
 
-enum { PART = 64 };  // entries, or rows, that are gathered at a time: they stay in the first caches
+enum { PART = 64 };  // entries, or rows, that are gathered at a time, so that they stay in the L1 and L2 caches
 
-// n rows: row i has the items at indptr[i] to indptr[i + 1], numbers of 1, 2 or 4 bytes without a sign.
+// n rows: row i has the items at indptr[i] to indptr[i + 1], unsigned numbers of 1, 2 or 4 bytes.
 typedef struct {
   const int64_t *indptr;
   const void *items;
@@ -27,11 +27,11 @@ typedef struct {
   int64_t width;
 } Rows;
 
-// What row i contributes to a sum: x of each of its entries, and vectors, and numbers. It may overwrite the memory.
+// Computes row i's contribution to a sum: x of each entry, vectors and numbers. `memory` is scratch space.
 typedef void Contribution(const void *given, Rows rows, int64_t i, void *memory, double *x, double *vectors,
                           double *numbers);
 
-// Values count from the middle, in a unit, and are no further from there than `reach`.
+// A value counts as (value - middle) / unit, clipped to [-reach, reach].
 typedef struct { double middle, unit, reach; } Scale;
 
 static inline double value_at(Rows rows, Scale s, int64_t at) {
@@ -46,7 +46,7 @@ static inline size_t item_at(Rows rows, int64_t at) {
   return ((const uint32_t *)rows.items)[at];
 }
 
-// Whether all items of some rows are below size. If not, functions do nothing, and return 0; without memory, -1.
+// Whether all items of some rows are below size. If not, functions return 0; if memory runs out, -1.
 static inline int known(Rows rows, int64_t begin, int64_t end) {
   int over = 0;
   for (int64_t e = rows.indptr[begin], last = rows.indptr[end]; e < last; e++)
@@ -54,8 +54,8 @@ static inline int known(Rows rows, int64_t begin, int64_t end) {
   return !over;
 }
 
-// Threads share blocks from ends[i] to ends[i + 1]: each takes the next one when it is done with one, and Python does
-// nothing in between. After TURNS blocks a call returns, so that a fit can be stopped.
+// Threads share blocks of rows, from ends[i] to ends[i + 1]: each takes the next one when it has finished one, without
+// calling Python. A call returns after TURNS blocks, so that a fit can be interrupted.
 enum { TURNS = 64 };
 #define EACH_BLOCK(begin, end)                                                                 \
   for (int64_t turn = 0, at_, begin, end;                                                      \

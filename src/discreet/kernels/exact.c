@@ -1,12 +1,12 @@
-// Integers on a grid, and their sums: what `discreet.privacy` does in NumPy, to the last bit, and faster.
+// Integers on a grid, and their sums: the same bits as NumPy code for `discreet.privacy` would give, but faster.
 //
-// Compiled without contraction of products and sums (-ffp-contract=off), once for all instruction sets: a rounding that
-// differs from NumPy's would give other integers. Tests compare each function with its twin on hostile input.
+// Compiled once for all instruction sets, without fused multiply-add (-ffp-contract=off): a rounding that
+// differs from NumPy's could change an integer. Tests compare each function with a NumPy twin on adversarial input.
 
 #include "common.h"
 
-// Rows of values as integers on the grid, of L2 norm at most limit: statistics.truncate says how. `largest` is the floor of
-// limit squared. What is not finite counts as zero.
+// Truncates values to integers on the grid, of L2 norm at most limit, as `statistics.truncate` says. `largest` is the
+// floor of limit squared. Values that are not finite count as zero.
 typedef struct {
   double step, limit;
   int64_t largest;
@@ -37,7 +37,7 @@ EXPORT void truncate_rows(const double *values, const int64_t *indptr, int64_t n
     truncate_row(values + indptr[i], indptr[i + 1] - indptr[i], bound, -INFINITY, out + indptr[i]);
 }
 
-// Whether a row's items rise, and are below size: then each of them counts once.
+// Whether a row's items are strictly increasing and below size, so that each counts once.
 static int rising(Rows rows, int64_t i) {
   const int64_t first = rows.indptr[i], last = rows.indptr[i + 1];
   int falls = first < last && item_at(rows, last - 1) >= (size_t)rows.size;
@@ -52,28 +52,28 @@ EXPORT int64_t rising_rows(Rows rows, int64_t *taken, const int64_t *ends, int64
   return rises;
 }
 
-// A sum over rows, in units of a grid. The x of an entry is truncated with those of its row, and so is each vector.
+// A sum over rows, in grid units. The x of a row's entries are truncated together, and so is each vector.
 //
 //     without vectors     total[item] += x
-//     with `each` a row   total[item] (k) += x a: entry p of a row has its vector a = p % each
-//     whole               total (k) += a, of which there is one for each row; it has the bound of x
-//     gram, pairs         total (size, size) += x x^T, on and above the diagonal: of dense rows, or entry by entry
-//     squares, too        squares (k, k) += the same of `each` vectors of k of the numbers, truncated together
+//     with `each` vectors total[item] (k) += x a: entry p of a row is multiplied by its vector a = p % each
+//     whole               total (k) += a: one vector for each row, with the bound of x
+//     gram, pairs         total (size, size) += x x^T, on and above the diagonal: from dense rows, or entry by entry
+//     with squares        squares (k, k) += the same for `each` vectors of k numbers, truncated together
 typedef struct {
   int64_t each, k, size, whole, pairs;
-  int64_t repeats;  // whether an item may repeat; else the row adds nothing then
-  double least;     // what an x, or a number of a whole vector, is at least
+  int64_t repeats;  // whether items may repeat; otherwise a row with repeated items adds nothing
+  double least;     // lower bound of an x, or of a number of a whole vector
   Bound bound, vector_bound, square_bound;
-  int64_t *total, *squares;                                       // NULL: there is none
+  int64_t *total, *squares;                                       // NULL if not wanted
   void (*gram)(const double *P, int64_t n, int64_t ld, double *G);  // G += P^T P on and above the diagonal
-  const int64_t *place;                                           // of items in the sum, rising; -1: none; or NULL
-  Contribution *of;                                               // NULL: x, vectors and numbers are given
+  const int64_t *place;                                           // positions of items in the sum, increasing, -1 for none; or NULL
+  Contribution *of;                                               // NULL if x, vectors and numbers are given
   const void *given;
-  int64_t longest, memory;  // entries of a row, at most; bytes that `of` works in
+  int64_t longest, memory;  // the most entries of a row; bytes of scratch memory for `of`
   const double *x, *vectors, *numbers;
 } Sum;
 
-// Blocks of rows, but those with items that are not below size.
+// Add up blocks of rows, skipping rows with items that repeat or are not below size.
 EXPORT int64_t add_up(Rows rows, int64_t *taken, const int64_t *ends, int64_t blocks, Sum s) {
   if (s.repeats && !known(rows, 0, rows.n)) return 0;
   const int64_t k = s.k, all = s.each * k, ld = s.gram ? (s.size + 15) / 16 * 16 : 0, side = ld * (ld + PART);
@@ -103,7 +103,7 @@ EXPORT int64_t add_up(Rows rows, int64_t *taken, const int64_t *ends, int64_t bl
       if (s.gram) {
         for (int64_t e = 0; e < n; e++) P[filled * ld + items[e]] = (double)units[e];
         if (++filled < PART) continue;
-        s.gram(P, PART, ld, G);  // integers below 2^53: Python sees to that
+        s.gram(P, PART, ld, G);  // exact: the caller has checked that integers stay below 2^53
         memset(P, 0, sizeof(double) * PART * ld), filled = 0;
       } else if (s.pairs) {
         for (int64_t e = 0, p, q; e < n; e++)
@@ -125,7 +125,7 @@ EXPORT int64_t add_up(Rows rows, int64_t *taken, const int64_t *ends, int64_t bl
   return 1;
 }
 
-// The sum of each row's entries, in their order.
+// The sum of each row's entries, in order.
 EXPORT void sum_rows(const double *entries, const int64_t *indptr, int64_t n, double *out) {
   for (int64_t i = 0; i < n; i++) {
     double total = 0;

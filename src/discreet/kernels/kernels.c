@@ -1,7 +1,7 @@
-// What is done for each user, or each item, by itself: ridge regressions, conjugate gradients, the best items.
+// Computations for each user or each item: ridge regressions, conjugate gradients, the best items.
 //
-// This file is compiled once for each instruction set (-DSET=...), and `kernels/__init__.py` calls the functions of the best one
-// that the processor has. It must not be compiled with -ffast-math: sums are written in the order they are meant in.
+// This file is compiled once for each instruction set (-DSET=...), and `kernels/__init__.py` calls the best version
+// that the processor supports. Do not compile it with -ffast-math: the order of additions is part of the result.
 
 #include "common.h"
 
@@ -17,16 +17,16 @@ enum { VECTOR = 32, TILE = 4, USERS = 4, PANEL_VECTORS = 2 };
 enum { VECTOR = 16, TILE = 4, USERS = 4, PANEL_VECTORS = 2 };
 #endif
 
-// What rows of a table are padded to a multiple of; columns up to which conjugate gradients multiply by Gram matrices
+// Rows of tables are padded to a multiple of PAD; up to GRAM_PAYS columns, conjugate gradients use Gram matrices
 enum { PAD = 16, GRAM_PAYS = 32 };
 
-// Of the kind of number that rows.h is included for
+// For the type of number that rows.h is included for
 #define vec NAME(vector)
 #define WIDTH ((int)(VECTOR / sizeof(REAL)))
 #define LOAD(p) (*(const vec *)(p))
 #define STORE(p, v) (*(vec *)(p) = (v))
 
-// TILE rows of G from `row` on, in `vectors` vectors of columns from `col` on: plus, or minus, those of L^T P.
+// Add L^T P to, or subtract it from, TILE rows of G from `row` on, in `vectors` vectors of columns from `col` on.
 #define ADD_TILE(vectors)                                                                          \
   {                                                                                                \
     vec acc[TILE][vectors];                                                                        \
@@ -60,11 +60,11 @@ enum { PAD = 16, GRAM_PAYS = 32 };
 #define EPSILON 2.220446049250313e-16
 #include "rows.h"
 
-// As `kernels.item_posteriors` is given it; tests/kernels/reference.py has the formulas.
+// The arguments of `kernels.item_posteriors`; tests/kernels/reference.py has the formulas.
 typedef struct {
-  const double *first, *spread, *scale, *root;         // before, by item; factors of first, and of spread's both sides
+  const double *first, *spread, *scale, *root;         // priors by item; factors of first, and of both sides of spread
   const double *sizes, *own, *precision, *information;
-  const double *moves, *weights, *fresh, *mean, *gap;  // of a step; NULL: none, or no gap yet
+  const double *moves, *weights, *fresh, *mean, *gap;  // of a step; NULL if there is none, or no gap yet
   double error;                                        // squared
   int64_t k;
   double *out_precision, *out_information, *out_gap, *out_mean, *out_covariance;
@@ -72,7 +72,7 @@ typedef struct {
 
 #define EACH(a) for (int64_t a = 0; a < k; a++)
 
-// Solve A X = B, given as k rows (A, B), by elimination with partial pivoting; X overwrites B. Returns 0 if A is singular.
+// Solve A X = B, given as k rows (A, B), by elimination with partial pivoting, in place of B. Returns 0 if A is singular.
 static int eliminate(double *rows, int64_t k, int64_t width) {
   EACH(p) {
     double *own = rows + p * width, *pivot = own;
@@ -108,7 +108,7 @@ static void symmetric(const double *matrix, int64_t next, int64_t k, double *out
   EACH(a) EACH(b) out[a * k + b] = (matrix[a * next + b] + matrix[b * next + a]) / 2;
 }
 
-// Blocks of items. Returns 0 if a matrix is singular.
+// The posteriors of blocks of items. Returns 0 if a matrix is singular.
 EXPORT int64_t NAME(item_posteriors)(ItemPosteriors q, int64_t *taken, const int64_t *ends, int64_t blocks) {
   const int64_t k = q.k, size = k * k, width = 2 * k + 1;
   double *memory = MEMORY(double, (size_t)(k * width + 4 * size + 3 * k)), *rows = memory, *wide = rows + k * width;
@@ -145,7 +145,7 @@ EXPORT int64_t NAME(item_posteriors)(ItemPosteriors q, int64_t *taken, const int
       sound &= eliminate(rows, k, width);
       EACH(a) off[a] = rows[a * width + 2 * k];
       symmetric(R, width, k, C);
-      EACH(a) {  // theta, by its regression R^T on phi: wide R = spread, not wide - noise, which may be all rounding
+      EACH(a) {  // theta, by its regression R^T on phi: wide R = spread; wide - noise might be nothing but rounding
         rows[a * width + 2 * k] = 0;
         EACH(b) {
           T[a * k + b] = q.sizes[i] * q.own[a * k + b], rows[a * width + b] = wide[a * k + b];

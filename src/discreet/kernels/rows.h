@@ -1,9 +1,9 @@
-// Kernels for one kind of number; kernels.c includes this file for float and for double.
+// Kernels for one type of number; kernels.c includes this file for float and for double.
 //
-// A table has one vector for each item (or user): rows of `ld` numbers, a multiple of PAD, of which the first k count and
-// the others are 0. Rows of work are in CSR form: row i's entries are indptr[i] to indptr[i + 1] of indices and values.
-// What is computed of a row depends on that row and on the tables alone, by the same operations in the same order
-// whatever rows are beside it: scratch memory is overwritten for each row, and sums run over the row's own entries.
+// A table has one vector for each item (or user): rows of `ld` numbers, a multiple of PAD, of which the first k count
+// and the others are 0. Sparse rows are in CSR form: row i's entries are indptr[i] to indptr[i + 1] of indices and
+// values. The results of a row depend only on that row and on the tables, by the same operations in the same order
+// whatever other rows there are: scratch memory is overwritten for each row, and sums run over the row's own entries.
 
 typedef REAL NAME(vector) __attribute__((vector_size(VECTOR)));
 
@@ -30,7 +30,7 @@ static inline void NAME(axpy)(REAL f, const REAL *x, REAL *y, int n) {
   for (int j = 0; j < n; j += WIDTH) STORE(y + j, LOAD(y + j) + f * LOAD(x + j));
 }
 
-// G plus, or minus, L^T P of n rows: the upper triangle, and a little below it, from the row `first` on.
+// Add L^T P (n rows) to G, or subtract it: the upper triangle and part of the lower, from row `first` on.
 static inline __attribute__((always_inline)) void NAME(add_products)(const REAL *L, const REAL *P, int n, int ld,
                                                                      int first, int minus, REAL *G) {
   for (int row = first; row < ld; row += TILE) {
@@ -47,8 +47,8 @@ EXPORT void NAME(add_gram)(const REAL *P, int64_t n, int64_t ld, REAL *G) {
   NAME(add_products)(P, P, (int)n, (int)ld, 0, 0, G);
 }
 
-// Solve A x = x by the upper triangle of A, which becomes its Cholesky factor. Returns 1 if a pivot is no more than
-// `rounding` of its diagonal. What is beyond k on the diagonal is set to 1.
+// Solve A y = x in place, from the upper triangle of A, which becomes its Cholesky factor. Returns 1 if a pivot is no
+// more than `rounding` of its diagonal. The diagonal beyond k is set to 1.
 static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
   REAL least[ld];
   for (int i = 0; i < ld; i++) {
@@ -70,7 +70,7 @@ static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
     }
     if (top + TILE < k) NAME(add_products)(A + (size_t)top * ld, A + (size_t)top * ld, TILE, ld, top + TILE, 1, A);
   }
-  for (int i = 0; i < k; i++) {  // where a vector begins before the diagonal, the factor has zeros
+  for (int i = 0; i < k; i++) {  // a vector may begin before the diagonal, where the factor is zero
     const REAL *row = A + (size_t)i * ld;
     REAL own = x[i] / row[i];
     int from = i - i % WIDTH;
@@ -90,14 +90,14 @@ static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
 // The regressions of many rows; `kernels.ridge` says what their offsets and vectors minimize.
 typedef struct {
   Rows rows;
-  const REAL *values, *table, *base, *prior;  // by entry; by item: base and prior may be NULL
-  const REAL *gram, *scale;                   // (ld, ld) or NULL; by row
+  const REAL *values, *table, *base, *prior;  // values by entry, the others by item; base and prior may be NULL
+  const REAL *gram, *scale;                   // gram (ld, ld) or NULL; scale by row
   REAL offset_penalty, prior_count;           // a negative penalty: there is no offset
   int64_t k, ld;
-  REAL *offsets, *vectors, *residuals;  // what is computed: (rows), (rows, ld), by entry or NULL
+  REAL *offsets, *vectors, *residuals;  // results: (rows), (rows, ld), by entry or NULL
 } NAME(Ridge);
 
-// A row's entries, gathered a part at a time.
+// A row's entries, gathered PART at a time.
 typedef struct {
   REAL *P, *t;           // vectors, and targets
   REAL *b, *sums, *c;    // sums over the row of P t and of P; the prior mean
@@ -142,7 +142,7 @@ static void NAME(row_gram)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g,
   }
 }
 
-// By the normal equations of the vector, after the offset has been eliminated.
+// Solve the normal equations of the vector, after the offset has been eliminated.
 static int NAME(primal)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A, REAL *z, REAL *a) {
   const int k = (int)r->k, ld = (int)r->ld;
   if (r->gram)
@@ -162,7 +162,7 @@ static int NAME(primal)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, RE
   return 0;
 }
 
-// By a system of the size of the row's entries: z = X^T q with (X X^T + scale (I + 1 1^T / offset_penalty)) q = t.
+// Solve a system as large as the row has entries: z = X^T q with (X X^T + scale (I + 1 1^T / offset_penalty)) q = t.
 static int NAME(dual)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A, REAL *T, REAL *z, REAL *a) {
   const int k = (int)r->k, ld = (int)r->ld, n = (int)g->count, ln = (n + PAD - 1) / PAD * PAD;
   REAL scale = r->scale[i], ratio = r->offset_penalty > 0 ? scale / r->offset_penalty : 0;
@@ -186,13 +186,13 @@ static int NAME(dual)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL
   return 0;
 }
 
-// Add f x to out over the entries of a row, and return the sum of unit f: f is x . p + unit pa or, for `rest`, what
-// these leave of the value. The vectors are read where they are: after the first pass over a row they are in a cache.
+// Add f x to out over the entries of a row, and return the sum of unit f: f is x . p + unit pa or, for `rest`, the
+// residual of the target. The vectors are not copied: after the first pass over a row they are cached.
 static REAL NAME(pass)(const NAME(Ridge) * r, int64_t i, int rest, REAL unit, REAL pa, const REAL *p, REAL *out) {
   const int ld = (int)r->ld;
   const int64_t end = r->rows.indptr[i + 1];
   REAL first = 0;
-  for (int64_t at = r->rows.indptr[i]; at < end; at += 4) {  // four entries share what is loaded of p and out
+  for (int64_t at = r->rows.indptr[i]; at < end; at += 4) {  // four entries share the loads of p and out
     const int n = end - at < 4 ? (int)(end - at) : 4;
     const REAL *x[4];
     vec products[4] = {{0}, {0}, {0}, {0}};
@@ -220,14 +220,14 @@ static REAL NAME(pass)(const NAME(Ridge) * r, int64_t i, int rest, REAL unit, RE
   return first;
 }
 
-// out += sign * (the matrix of a row's system, but for its entries) * p.
+// out += sign * (the penalty matrix of a row's system) * p.
 static void NAME(penalized)(const NAME(Ridge) * r, int64_t i, REAL sign, const REAL *p, REAL *out) {
   NAME(axpy)(sign * r->scale[i], p, out, (int)r->ld);
   if (r->gram)
     for (int j = 0; j < (int)r->k; j++) NAME(axpy)(sign * p[j], r->gram + (size_t)j * r->ld, out, (int)r->ld);
 }
 
-// As `pass` without `rest`, with the row's Gram matrix A, for few columns.
+// The same as `pass` without `rest`, from the row's Gram matrix A: faster for few columns.
 static REAL NAME(by_gram)(const NAME(Ridge) * r, const NAME(Gathered) * g, const REAL *A, REAL unit, REAL pa,
                           const REAL *p, REAL *out) {
   const int ld = (int)r->ld;
@@ -236,7 +236,7 @@ static REAL NAME(by_gram)(const NAME(Ridge) * r, const NAME(Gathered) * g, const
   return unit * (unit * g->count * pa + NAME(dot)(g->sums, p, ld));
 }
 
-// Some steps of conjugate gradients from z and a. The offset has a column of `unit`, so that it has the penalty of z.
+// Conjugate gradients, starting from z and a. The offset is scaled by `unit`, so that it has the same penalty as z.
 static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A, REAL *scratch, int steps,
                             REAL *z, REAL *a) {
   const int ld = (int)r->ld, few = r->k <= GRAM_PAYS;
@@ -258,7 +258,7 @@ static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g
   NAME(penalized)(r, i, -1, z, left);
   memcpy(p, left, sizeof(REAL) * ld);
   REAL pa = left_a, squared = NAME(dot)(left, left, ld) + left_a * left_a, least = EPSILON * EPSILON * squared;
-  for (int step = 0; step < steps && squared > least; step++) {  // what is left then is rounding
+  for (int step = 0; step < steps && squared > least; step++) {  // the remaining residual is rounding error
     memset(image, 0, sizeof(REAL) * ld);
     REAL image_a = r->scale[i] * pa;
     image_a += few ? NAME(by_gram)(r, g, A, unit, pa, p, image) : NAME(pass)(r, i, 0, unit, pa, p, image);
@@ -277,8 +277,8 @@ static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g
   *a = unit * za;
 }
 
-// Solve blocks of rows: exactly if steps is 0, else by so many steps of conjugate gradients from what offsets and
-// vectors hold. failed[i] is set where a system is singular, as far as this precision can tell.
+// Solve blocks of rows: exactly if steps is 0, otherwise by that many steps of conjugate gradients that start from the
+// given offsets and vectors. failed[i] is set where a system is numerically singular.
 EXPORT int64_t NAME(ridge)(NAME(Ridge) r, int64_t *taken, const int64_t *ends, int64_t blocks, int64_t steps,
                            uint8_t *failed) {
   const int k = (int)r.k, ld = (int)r.ld, most = ld > PART ? ld : PART;
@@ -316,12 +316,12 @@ EXPORT int64_t NAME(ridge)(NAME(Ridge) r, int64_t *taken, const int64_t *ends, i
   return sound;
 }
 
-// For each fold of a row, (X^T X + D) z = X^T t + D c for all entries but those of the fold, D = diag(penalty): with the
-// priors of the fold, c would say which items are left out. The penalty makes every system positive definite; where
-// rounding undoes that, the vector is 0: nothing here fails because of the data.
+// For each fold of a row, solve (X^T X + D) z = X^T t + D c over the entries outside the fold, D = diag(penalty). The
+// prior mean c is that of the same entries: one of all entries would reveal which are left out. The penalty makes every
+// system positive definite; where rounding undoes that, z is 0, so that nothing fails because of the data.
 static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds, int64_t i, REAL *memory,
                            REAL *vectors) {
-  const int k = (int)r->k, ld = (int)r->ld, square = ld * ld, size = square + 2 * ld;  // of sums: Gram matrix, b and c
+  const int k = (int)r->k, ld = (int)r->ld, square = ld * ld, size = square + 2 * ld;  // sums: Gram matrix, b and c
   REAL *whole = memory + folds * size, *A = whole + size, *b = A + square, *c = b + ld, *P = A + size;
   int64_t first = r->rows.indptr[i], last = r->rows.indptr[i + 1];
   memset(memory, 0, sizeof(REAL) * (folds + 1) * size);
@@ -340,7 +340,7 @@ static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds
   }
   for (int f = 0; f < folds; f++) {
     REAL *z = vectors + (size_t)f * ld, *own = memory + f * size;
-    int64_t n = last - first, others = n - (n - f + folds - 1) / folds;  // entries that are not in the fold
+    int64_t n = last - first, others = n - (n - f + folds - 1) / folds;  // entries outside the fold
     REAL count = (REAL)others + r->prior_count;
     if (!(count > 0)) count = 1;
     for (int j = 0; j < size; j += WIDTH) STORE(A + j, LOAD(whole + j) - LOAD(own + j));
@@ -350,10 +350,10 @@ static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds
   }
 }
 
-// What `kernels.item_step` is given; it has the formulas.
+// The arguments of `item_step`; `als.contributions.item_step` has the formulas.
 typedef struct {
   Scale scale;
-  const REAL *table, *base, *prior, *penalty;  // by item; by number of a vector
+  const REAL *table, *base, *prior, *penalty;  // table, base and prior by item; penalty by coordinate
   const double *a;                             // by item
   double prior_count, bias_weight, clip, lift, shrink, offset;
   int64_t k, ld, folds;
@@ -392,19 +392,19 @@ EXPORT void NAME(item_step)(const void *given, Rows rows, int64_t i, void *memor
   for (int f = 0; f < folds; f++, vectors += k, numbers += k) {
     double root = sqrt(shares[f] * scale);
     for (int j = 0; j < k; j++) {
-      double own = j ? z[f * ld + j] : q->bias_weight;  // in place of the offset
+      double own = j ? z[f * ld + j] : q->bias_weight;  // stands for the offset
       vectors[j] = own / lengths[f], numbers[j] = own * root * q->shrink * (j ? 1 : q->offset);
     }
   }
 }
 
-// Solve n systems: A (ld, ld) each, of which the first k rows and columns count.
+// Solve n systems with matrices A (ld, ld), of which the first k rows and columns count.
 EXPORT void NAME(systems)(REAL *A, REAL *x, int64_t k, int64_t ld, int64_t n, uint8_t *failed) {
   for (int64_t i = 0; i < n; i++)
     failed[i] = NAME(solve)(A + (size_t)i * ld * ld, (int)k, (int)ld, EPSILON * k, x + (size_t)i * ld);
 }
 
-// For blocks of items, the sums of `kernels.normal_equations`.
+// The sums of `kernels.normal_equations`, for blocks of items.
 EXPORT int64_t NAME(equations)(NAME(Ridge) r, int64_t *taken, const int64_t *ends, int64_t blocks,
                                const REAL *weights, int64_t *total) {
   const int k = (int)r.k, ld = (int)r.ld;
@@ -435,22 +435,22 @@ EXPORT int64_t NAME(equations)(NAME(Ridge) r, int64_t *taken, const int64_t *end
   return sound;
 }
 
-// Scores and their best. Items stand in panels of PANEL: entry (j, i) of a panel is number j of the panel's item i, so
-// that an item's score is a sum over j, in order, whatever is beside it.
+// Scores and the best of them. Items are stored in panels of PANEL: entry (j, i) of a panel is number j of the panel's
+// item i, so that an item's score is a sum over j, in order, whatever other items are in the panel.
 typedef struct {
-  Rows seen;                         // what users have seen: items, ascending, that are left out
-  const REAL *panels, *base, *cold;  // (panels, k, PANEL), then by item, up to whole panels; -inf: no candidate
+  Rows seen;                         // items that users have seen, ascending, which are left out
+  const REAL *panels, *base, *cold;  // (panels, k, PANEL); the others by item, up to whole panels, -inf if no candidate
   const REAL *variances, *base_variance;  // panels of the same shape, or NULL; by item
   REAL caution;                      // standard deviations that are subtracted
-  int64_t k, n;                      // n: how many of the best are wanted
+  int64_t k, n;                      // n: the length of a list
   const REAL *vectors;               // (users, k)
-  const uint8_t *known;              // whether anything is known of a user; else they get the scores in `cold`
+  const uint8_t *known;              // whether a user has a history; otherwise they get the scores in `cold`
   int32_t *best;                     // (users, n), -1 where there are no more
   REAL *scores;                      // (users, n)
 } NAME(TopN);
 
-// The n best of a user so far, a heap whose root is the worst of them, with scores of -inf where there are no more; and
-// where the first item that they have seen is that is not behind the panel.
+// The n best items of a user so far: a heap whose root is the worst of them, with scores of -inf where there are fewer.
+// And the position of the first seen item that is not before the current panel.
 typedef struct {
   REAL *scores;
   int32_t *items;
@@ -459,7 +459,7 @@ typedef struct {
 
 static inline int NAME(worse)(REAL s, int32_t i, REAL t, int32_t j) { return s < t || (s == t && i > j); }
 
-// Put an item in place of the worst of the first n.
+// Replace the worst of the n best items by another one.
 static void NAME(replace)(NAME(Best) * b, int64_t n, REAL score, int32_t item) {
   REAL *s = b->scores;
   int32_t *best = b->items;
@@ -472,7 +472,7 @@ static void NAME(replace)(NAME(Best) * b, int64_t n, REAL score, int32_t item) {
   s[at] = score, best[at] = item;
 }
 
-// Inner products of USERS vectors (k, USERS) with a panel, added to what is given for each user, or to 0.
+// Inner products of USERS vectors (k, USERS) with a panel, added to `start` of each user, or to 0.
 static inline __attribute__((always_inline)) void NAME(products)(const REAL *panel, const REAL *u, int k,
                                                                  const REAL *const *start, int64_t item, REAL *out) {
   vec acc[USERS][PANEL_VECTORS];
@@ -488,7 +488,7 @@ static inline __attribute__((always_inline)) void NAME(products)(const REAL *pan
 
 EXPORT int64_t NAME(panel)(void) { return PANEL_VECTORS * WIDTH; }
 
-// Take what is among the best of a panel.
+// Update a user's list with the items of a panel.
 static void NAME(take)(const NAME(TopN) * q, NAME(Best) * b, int64_t item, REAL *s) {
   const int panel = PANEL_VECTORS * WIDTH;
   for (int64_t at; b->seen < b->end && (at = (int64_t)item_at(q->seen, b->seen)) < item + panel; b->seen++)
@@ -535,7 +535,7 @@ EXPORT int64_t NAME(top_n)(NAME(TopN) q, int64_t *taken, const int64_t *ends, in
             if (any) NAME(take)(&q, b, item, s);
           }
         }
-      for (int i = 0; i < users; i++)  // the best first: take the worst away, and put it behind the others
+      for (int i = 0; i < users; i++)  // sort, best first: repeatedly move the worst behind the others
         for (int64_t left = q.n - 1; left > 0; left--) {
           REAL score = lists[i].scores[left];
           int32_t item = lists[i].items[left];

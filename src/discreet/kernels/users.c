@@ -1,8 +1,8 @@
-// Parts of what users contribute to releases. A user's sums run over their own entries, in order. Compiled as exact.c is.
+// Functions that compute users' contributions. Sums run over a user's own entries, in order. Compiled like exact.c.
 
 #include "common.h"
 
-// Entries of a row, scaled to a length of 1 unless all of them are 0. Returns their length before.
+// Scale a row's entries to an L2 norm of 1, unless all are 0. Returns their norm before.
 static double unit_row(double *x, int64_t n) {
   double squares = 0;
   for (int64_t e = 0; e < n; e++) squares += x[e] * x[e];
@@ -10,14 +10,14 @@ static double unit_row(double *x, int64_t n) {
   return sqrt(squares);
 }
 
-// What values count for: with a slope, by `models.grading.Grading`; else what they are, or nothing if not `rated`.
+// The factors of values: with a slope, their `models.grading.Grading`; otherwise the values, or 1 if not `rated`.
 typedef struct {
   Scale scale;
   int64_t rated;
   double mean, shrinkage, unit, slope;
 } Grades;
 
-// What a row's items weigh: numbers a, by default 1, times what their values count for. Scaled to a length of 1.
+// The weights of a row's items: numbers a, by default 1, times the factors of their values, scaled to an L2 norm of 1.
 static void weigh(Rows rows, int64_t i, const double *a, Grades g, double *x) {
   const int64_t first = rows.indptr[i], n = rows.indptr[i + 1] - first;
   double own = 0;
@@ -30,7 +30,7 @@ static void weigh(Rows rows, int64_t i, const double *a, Grades g, double *x) {
   unit_row(x, n);
 }
 
-// Entries of the items that have a place (-1: none), with it in place of the item, and where rows end then, (n + 1).
+// The entries whose items have a place (not -1), renumbered by their places, and the offsets of rows, (n + 1).
 EXPORT int64_t placed_rows(Rows rows, const double *entries, const int64_t *place, uint32_t *kept, double *out,
                            int64_t *ends) {
   if (!known(rows, 0, rows.n)) return 0;
@@ -49,8 +49,8 @@ static double sum_of_values(Rows rows, int64_t i, Scale s) {
   return sum;
 }
 
-// x = the weights of items; unless `penalty` is less than 0, times deviations of values from the mean of their row and of
-// so many numbers more, all `mean`.
+// x = the weights of items; with a nonnegative `penalty`, times the deviations of values from the row's mean, which is
+// shrunk by `penalty` pseudo-ratings of value `mean`.
 typedef struct {
   Grades grades;
   const double *a;
@@ -66,7 +66,7 @@ EXPORT void weights(const void *given, Rows rows, int64_t i, void *memory, doubl
   for (int64_t e = 0; e < n; e++) x[e] *= value_at(rows, q->grades.scale, first + e) - own;
 }
 
-// `contributions.own_moments` has the formulas. By the exponent of the variance, which is exact, not by a logarithm.
+// `contributions.own_moments` has the formulas. Magnitudes use the variance's binary exponent, which is exact.
 typedef struct {
   Scale scale;
   double reach;
@@ -89,9 +89,9 @@ EXPORT void moments(const void *given, Rows rows, int64_t i, void *memory, doubl
   if (fraction > 0) row[5 + (place < last ? place : last)] = 1;
 }
 
-// Where a row stands by what its items weigh with the numbers `chosen`: for each fold the sum of weights times loadings (d)
-// over the other folds, as a direction, 0 if there is none; entry p is in fold p % folds. And x = what
-// items weigh with the numbers a; with `by_length` times the lengths of their folds, scaled to a length of 1.
+// Directions of a row: for each fold, the sum of weights (by the numbers `chosen`) times loadings (d) over the entries
+// of the other folds, scaled to length 1, or 0 if it is 0; entry p is in fold p % folds. And x: the weights by the
+// numbers a, multiplied by the lengths of their folds' sums if `by_length`; scaled to an L2 norm of 1.
 typedef struct {
   Grades grades;
   const double *chosen, *a, *loadings;
@@ -119,7 +119,7 @@ EXPORT void standing(const void *given, Rows rows, int64_t i, void *memory, doub
   if (q->by_length) unit_row(x, n);
 }
 
-// What all rows contribute, as arrays. Returns 0 if an item is not below size.
+// The contributions of all rows, as arrays. Returns 0 if an item is not below size.
 EXPORT int64_t contributions(Rows rows, Contribution *of, const void *given, int64_t bytes, int64_t size, double *x,
                              double *vectors, double *numbers) {
   if (!known(rows, 0, rows.n)) return 0;
