@@ -1,10 +1,9 @@
-"""What users choose together: what they contribute, and the releases that a model of taste is learned from.
+"""The releases from which a model of taste is learned, about what users choose together, and users' contributions.
 
-A user's sums are added up in the order of their items, so that their row does not depend, to the last bit, on the rows
-that are computed beside it.
-
-A model gives users' histories with a nonnegative weight for each item, and popularities that it has released. It may be
-one that has other releases, too: its plan has the two lines, with shares of its own. Proof: docs/proofs/dpsvd.md.
+A model provides users' histories, with a nonnegative weight for each item, and popularities that it has released. It
+may make other releases, too: its plan has these two lines, with the shares that it gives them. A user's sums are added
+up in the order of their items, so that their row does not depend, to the last bit, on other rows. Proof:
+docs/proofs/dpsvd.md.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from discreet.privacy.releaser import mean_of
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
-POPULARITY = "item popularity"  # the label of what was released of it before
+POPULARITY = "item popularity"  # the label of the earlier release of popularity
 SECOND_MOMENT, POWER_STEP = "second moment of histories", "power step of histories"
 LABELS = (SECOND_MOMENT, POWER_STEP)
-STEP_SHARE = 0.4  # of what both releases have
-LEAST_POPULARITY = 1.2  # of an item in the power step, in units of the length of the noise of its row
-MOST_DENSE = 1000  # items of a second moment for which users' rows are dense, also where they have few of them
-MOST_CELLS = 1 << 25  # numbers of a power step
+STEP_SHARE = 0.4  # share of the power step in the budget of both releases
+LEAST_POPULARITY = 1.2  # of an item in the power step, in units of the norm of its row's noise
+MOST_DENSE = 1000  # up to this many items of a second moment, users' rows are dense even if they have few items
+MOST_CELLS = 1 << 25  # the most numbers in a power step
 
 
 # -- what users contribute
@@ -55,11 +54,12 @@ MOST_CELLS = 1 << 25  # numbers of a power step
 class Residuals:
     """Users' weighted histories without the common taste: rows of length at most 1.
 
-    The values of a batch are users' own weights of their items, at least 0: 1 for all, or more for what they like more.
+    The values of a batch are users' own weights of their items, at least 0: 1 for all, or more for items that they like
+    more.
     """
 
     place: Array  # the position of each item among the chosen ones; -1: not chosen
-    weights: Array  # what each item's weights are multiplied by; 0 where `place` is -1
+    weights: Array  # a factor of each item's weights; 0 where `place` is -1
     common: Array  # the common taste, over the chosen items
 
     @classmethod
@@ -79,7 +79,7 @@ class Residuals:
         return rows
 
 
-own_weights = weights(rated=True)  # of users' items, scaled to length 1
+own_weights = weights(rated=True)  # users' weights of their items, scaled to length 1
 
 
 # -- the releases, and what follows from them
@@ -87,21 +87,21 @@ own_weights = weights(rated=True)  # of users' items, scaled to length 1
 
 @dataclass(frozen=True)
 class Choices:
-    """What histories say about taste."""
+    """What the releases about histories say about taste."""
 
     popularity: Noisy  # of all items
     chosen: Chosen
     spectrum: Spectrum
-    moment: Noisy  # the second moment that it is from
-    items: Array  # the numbers of that one's items
+    moment: Noisy  # the second moment that the spectrum comes from
+    items: Array  # the numbers of its items
     features: Array  # public, of all items
-    liked: Liked | None = None  # what the popularity is from, where it is known apart from ratings
+    liked: Liked | None = None  # the posterior of popularity, if counts and ratings are known separately
 
     @property
     def item_factors(self) -> Array:
         """One vector for each item: the common taste, and sqrt(f_k) q_k.
 
-        That is for the chosen items; for the others it is what their features predict, or 0.
+        The latter is known for the chosen items; for others it is predicted from their features, or 0.
         """
         chosen, vectors = self.chosen, self.spectrum.vectors * np.sqrt(self.spectrum.shrinkage)
         factors = np.zeros((len(chosen.weights), 1 + vectors.shape[1]), np.float32)
@@ -113,19 +113,19 @@ class Choices:
 
 
 class Pool(Protocol):
-    """What earlier releases say of a second moment."""
+    """Combines a second moment with earlier releases of it."""
 
     def std(self, std: float) -> float:
-        """The noise of a new release with this standard deviation, pooled."""
+        """The noise after pooling a new release with this standard deviation."""
         ...
 
     def __call__(self, release: Noisy, items: Array) -> Noisy:
-        """A new release, of items with these numbers, pooled."""
+        """The result of pooling a new release, of items with these numbers."""
         ...
 
 
 def choice_shares(share: float) -> dict[str, float]:
-    """The two lines of a plan that `learn_choices` needs, given what share of mu^2 they have together."""
+    """The two lines of a plan for `learn_choices`, given their total share of mu^2."""
     return {SECOND_MOMENT: (1 - STEP_SHARE) * share, POWER_STEP: STEP_SHARE * share}
 
 
@@ -142,22 +142,23 @@ def learn_choices(
 ) -> Choices:
     """Choose items by their popularity, and release how they are chosen together.
 
-    With too few items that are clear of the noise, there is no taste to be found, and all labels release popularity
-    again: so lists are as good as by popularity alone. With two labels, the second one does so if popularity is not
-    known well enough yet. Else, if the second moment's items J have much of what is chosen, it is released twice: the
-    mean is as good as one release with the whole share. If not, there are many items that it cannot tell from noise,
-    and the second release is a step of the power method from the directions that were found: its noise is that of k
-    numbers for an item, not that of a matrix of all items.
+    If too few items are clear of the noise, no tastes can be found, and all labels release popularity again, so that
+    lists are as good as by popularity alone. With two labels, the second release depends on the first. It is popularity
+    again if that is not known well enough yet. It is the second moment again if the items J of this moment have a large
+    share of all choices: the mean of both is as good as one release with the whole budget. Otherwise noise hides many
+    items from the second moment, and the second release is a power step from the directions that were found, with the
+    noise of k numbers for each item, instead of that of a matrix of all items.
 
     Args:
-        releaser: Its plan has the labels.
-        users: All users, at most so many in a batch; a value is the user's weight of that item, at least 0.
+        releaser: Its plan must have the labels.
+        users: Returns all users, in batches of at most the given number; values are users' weights of items, at least
+            0.
         popularity: Of each item, released (`POPULARITY`): a sum over users of vectors of length at most 1.
         most_items: The most items in the second moment.
-        labels: Of the releases: one, or two if there may be a power step.
-        features: Public numbers that describe all items, (items, any number), for items that few users have.
+        labels: The labels of the releases: one, or two if there may be a power step.
+        features: Public numbers that describe all items, (items, any number), to help with items that few users have.
         pool: Pools the second moment with earlier ones.
-        liked: What is known of popularity, where it is known apart from ratings.
+        liked: The posterior of popularity, if counts and ratings are known separately.
     """
     described = np.zeros((len(popularity.values), 0)) if features is None else features
     precisions = [releaser.noise(label, GramSum(1, 1.0)).std ** -2 for label in labels]
@@ -172,7 +173,7 @@ def learn_choices(
     sparse = not chosen.dense and n > MOST_DENSE
     statistic = GramSum(n, 1.0, few=sparse)
     if sparse:
-        # Rows stay sparse: the common taste is removed from the sum. Of long histories it would be most of a row.
+        # Rows stay sparse: the common taste is removed from the sum. In long histories it would be most of a row.
         some = _on(chosen, users(DENSE_CELLS // n))
         own = weights(chosen.weights[chosen.items], rated=True)
         releases = releaser.release_repeatedly(labels, statistic, some, own.__call__)
@@ -207,16 +208,16 @@ def with_popularity(
     users: Callable[[int | None], Blocks[UserBatch]],
     lines: Sequence[Sequence[str]],
 ) -> tuple[Choices, int]:
-    """Where no taste was found, further lines of the plan release popularity, until lists are good enough.
+    """If no tastes were found, use further lines of the plan to release popularity, until lists are good enough.
 
-    That is as good as counts would make them that have the whole budget. How much items are liked, which counts do not
-    say, makes up for a part of it. Returns the choices, and how many groups of lines it took.
+    That is, as good as those by counts with the whole budget. How much items are liked, which counts do not say, makes
+    up for part of the budget. Returns the choices, and the number of groups of lines that were used.
 
     Args:
-        choices: What is known so far.
-        releaser: Its plan has the labels.
+        choices: The result of `learn_choices`.
+        releaser: Its plan must have the labels.
         users: As for `learn_choices`.
-        lines: Groups of labels, in the order in which they are taken.
+        lines: Groups of labels, in order of use.
     """
     liked, n = choices.liked, 0
     if choices.spectrum.vectors.shape[1] or liked is None:
@@ -238,7 +239,7 @@ def _again(
     labels: Sequence[str],
     liked: Liked | None,
 ) -> tuple[Noisy, Liked | None]:
-    """Popularity, released again under these labels: its mean, by precision."""
+    """Release popularity again under these labels. Returns the mean of all releases, weighted by precision."""
     if liked is not None:
         liked = _more(releaser, users, liked, labels)
         return liked.popularity, liked
@@ -250,7 +251,7 @@ def _again(
 def _more(
     releaser: Releaser, users: Callable[[int | None], Blocks[UserBatch]], liked: Liked, labels: Sequence[str]
 ) -> Liked:
-    """Popularity, released again under these labels: graded or not, by what says more."""
+    """Release popularity again under these labels, graded or not, whichever is more informative."""
     statistic = VectorSum(len(liked.offset), 1.0, nonnegative=True)
     std = sum(releaser.noise(label, statistic).std ** -2 for label in labels) ** -0.5
     graded = liked.gains_from_grades(std)
@@ -266,7 +267,7 @@ def _power_step(
     found: tuple[Chosen, Directions],
     label: str,
 ) -> tuple[Chosen, Noisy]:
-    """The items of a power step, and the release."""
+    """The items of a power step, and its release."""
     chosen, directions = found
     k = directions.vectors.shape[1]
     std = releaser.noise(label, OuterSum((1, k), 1.0)).std
@@ -281,5 +282,5 @@ def _power_step(
 
 
 def _on(chosen: Chosen, users: Blocks[UserBatch]) -> Blocks[UserBatch]:
-    """Histories on the chosen items, in their numbers."""
+    """Histories restricted to the chosen items, which are renumbered."""
     return users.map(partial(on_items, attrgetter("values"), places(chosen.items, len(chosen.weights))))

@@ -1,7 +1,7 @@
 """Second moments, sums of x x^T over users, and their leading eigenvectors: exact, or from noisy releases.
 
-A release is the noisy n x n matrix itself, or products A^T A v, one for each step of Oja's method (Jain, Thakkar,
-Thakurta 2018, Algorithm 2). With products, nothing larger than O(n + |Omega|) is ever held. Proofs: docs/proofs/oja.md.
+A release is the noisy n x n matrix itself, or a product A^T A v for each step of Oja's method (Jain, Thakkar, Thakurta
+2018, Algorithm 2), which takes only O(n) memory beside the |Omega| observed entries. Proofs: docs/proofs/oja.md.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from discreet.privacy.releaser import Users, clear_of, edge_of_rows, noise_edge,
 from discreet.privacy.statistics import BELOW_ONE, MOST_NUMBERS, UserBatch
 from discreet.typing import Array
 
-MEMORY = 0.8  # of earlier products, in Oja's method
-LEAST_MU = 2.0**-14  # of one release
-MOST_ITEMS = 8000  # of which two dense covariances fit in memory, and have eigenvectors within minutes
-MOST_FREQUENT = 4000  # items that are chosen, unless it is asked for
-LEAST_POPULARITY = 0.8  # of the last item that is chosen, in units of the noise's largest eigenvalue
-FEWEST_ITEMS = 20  # that are chosen, however unpopular
-MOST_DIRECTIONS = 64  # however many stand out
-LEAST_BULK = 0.05  # of the mean eigenvalue: the least variance of single ratings
-PENALTY = 2.0  # of a user's coefficients, in units of that variance: the prior variances are a little optimistic
+MEMORY = 0.8  # weight of earlier products in a step of Oja's method
+LEAST_MU = 2.0**-14  # the least mu of one release
+MOST_ITEMS = 8000  # two dense covariances of so many items fit in memory, and take minutes to decompose
+MOST_FREQUENT = 4000  # the most items that are chosen, by default
+LEAST_POPULARITY = 0.8  # of chosen items, in units of the noise's largest eigenvalue
+FEWEST_ITEMS = 20  # the fewest that are chosen, however unpopular they are
+MOST_DIRECTIONS = 64  # even if more of them stand out of the noise
+LEAST_BULK = 0.05  # the least variance of single ratings, relative to the mean eigenvalue
+PENALTY = 2.0  # of users' coefficients, in units of that variance; above 1, as prior variances are slightly optimistic
 
 
 def require_rank(rank: int | None, n_items: int) -> None:
@@ -51,9 +51,9 @@ def check_catalog(n_items: int, rank: int | None = None) -> None:
 def frequent_items(popularity: Noisy, std: float, most: int = MOST_FREQUENT) -> Array:
     """The numbers of the most popular items, increasing: as many as a second moment can tell from its noise.
 
-    Each further item makes the noise's largest eigenvalue larger, and is less popular than those before. It is worth it
-    as long as its popularity is above (most of) that eigenvalue. Popularity, which was released, adds up users' weights
-    of length 1; `std` is the noise of a second moment of rows of that length.
+    Each further item raises the largest eigenvalue of the noise, and is less popular than those before it. It is worth
+    adding if its popularity exceeds (most of) that eigenvalue. The released popularity adds up users' weights of
+    length 1; `std` is the noise of a second moment of rows of that length.
     """
     m = len(popularity.values)
     order = np.argsort(-popularity.values, kind="stable")
@@ -62,7 +62,7 @@ def frequent_items(popularity: Noisy, std: float, most: int = MOST_FREQUENT) -> 
 
 
 def places(items: Array, n_items: int) -> Array:
-    """The position of each item among some; -1: it is not among them."""
+    """The position of each item among `items`, or -1 if it is not one of them."""
     place = np.full(n_items, -1)
     place[items] = np.arange(len(items))
     return place
@@ -91,18 +91,18 @@ def second_moment(
 def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, Array]:
     """Eigenvalues, squared cosines and eigenvectors that stand out of noise whose largest eigenvalue is `edge`.
 
-    Noise raises an eigenvalue t, which is undone here, and turns its vector by an angle with squared cosine
-    1 - edge^2 / 4t^2, the share of a direction to believe. Eigenvalues are in falling order.
+    Noise raises an eigenvalue t, which is undone here, and rotates its vector by an angle with squared cosine
+    1 - edge^2 / 4t^2. Eigenvalues are in decreasing order.
     """
     values, vectors = _above(matrix, edge)
     return _turned(values[:most], vectors[:, :most], edge)
 
 
 def standing_out_of_chance(matrix: Array, edge: float, most: int) -> tuple[Array, Array, Array]:
-    """The same, where the matrix adds up what few users have in common: what that varies by, by chance, is noise, too.
+    """The same for a matrix with few users behind each entry, where sampling variation is noise, too.
 
-    Its edge is that of what is left beside the directions (`edge_of_rows`). Which ones these are depends on it: the
-    larger ones come first.
+    The edge of that noise is estimated from the residual after removing the directions (`edge_of_rows`). Which ones
+    these are depends on the edge, so directions are added until no other one exceeds it, the largest first.
     """
     values, vectors = _above(matrix, edge)
     diagonal, squares, chance, k = np.diag(matrix), (matrix**2).sum(axis=1), edge, 0
@@ -117,7 +117,7 @@ def standing_out_of_chance(matrix: Array, edge: float, most: int) -> tuple[Array
 
 
 def _above(matrix: Array, edge: float) -> tuple[Array, Array]:
-    """Eigenvalues that are clear of an edge, in falling order, and their eigenvectors."""
+    """Eigenvalues that are clear of an edge, in decreasing order, and their eigenvectors."""
     with single_threaded_blas():
         values, vectors = eigh(matrix, subset_by_value=[clear_of(edge, len(matrix)), np.inf])
     return values[::-1], vectors[:, ::-1]
@@ -129,11 +129,11 @@ def _turned(values: Array, vectors: Array, edge: float) -> tuple[Array, Array, A
 
 
 def rating_directions(matrix: Array, edge: float, rank: int | None) -> Array:
-    """A column for each direction that stands out: for users' ridge regressions with the penalty `PENALTY`.
+    """A scaled column for each direction that stands out, for users' ridge regressions with the penalty `PENALTY`.
 
-    The matrix is a second moment D + v I with noise of this edge: a user's coefficients vary by D, each rating by v. A
-    column is a unit vector times the standard deviation of its coefficient relative to that of a single rating. By
-    default at most half of the directions are used, so that the others determine v.
+    The matrix is a second moment D + v I with noise of this edge: D is the second moment of users' coefficients, and v
+    the variance of single ratings. A column is a unit vector times its coefficient's standard deviation, in units of
+    that of a single rating. By default at most half of the directions are used, so that the others determine v.
     """
     n = len(matrix)
     most = min(MOST_DIRECTIONS, n // 2) if rank is None else min(rank, n)
@@ -148,20 +148,20 @@ def rating_directions(matrix: Array, edge: float, rank: int | None) -> Array:
 
 @dataclass(frozen=True)
 class Direction:
-    """What a noisy release says about the leading eigenvector."""
+    """An estimate of the leading eigenvector from a noisy release."""
 
     vector: Array  # of length 1
-    value: float  # the eigenvalue as it was found; it may be negative
-    signal: float  # the eigenvalue without what the noise added to it; 0 if it does not stand out of the noise
+    value: float  # the eigenvalue as found; it may be negative
+    signal: float  # the eigenvalue corrected for the noise; 0 if it does not stand out
     trust: float  # about the squared cosine of the angle to the true eigenvector
     slack: float  # how much more the true |A v|^2 may be than `value`
 
 
 def leading(release: Noisy, fill: float | None = None) -> Direction:
-    """The leading eigenpair of a noisy matrix, and how far noise of its edge has turned it (`standing_out`).
+    """The leading eigenpair of a noisy matrix, and how far noise of its edge has rotated it (`standing_out`).
 
-    With `fill`, the matrix is a covariance of rows of which about this share is filled. Of its diagonal the other part
-    says how often items are rated, and is left out; and what the rest varies by, by chance, is noise, too.
+    `fill` is given for the covariance of rows of which about this share is filled. Only this share of the diagonal is
+    kept, since the rest only counts ratings; and sampling variation of the other entries is treated as noise, too.
     """
     n, matrix, edge = len(release.values), release.values.copy(), float(noise_edge(release.std, len(release.values)))
     if fill is not None:
@@ -187,7 +187,7 @@ class Products:
     """Releases of A^T A V, |A v|^2 and |A|^2 for public V. A has one sparse row x for each user."""
 
     releaser: Releaser
-    users: Users  # all of them
+    users: Users  # all users
     entries: Callable[[Any], Array]  # x of each user, on their own items
     size: int  # n, the number of items
     bound: float  # of |x|^2
@@ -210,8 +210,8 @@ class Products:
         return self._squares(label, lambda part, x: part.row_sums(x**2))
 
     def _squares(self, label: str, squares: Callable[[UserBatch, Array], Array]) -> Noisy:
-        """A sum of one number between 0 and the bound for each user."""
-        entries, bound = self.entries, self.bound  # so that the function takes no more along to Spark
+        """The sum of a number between 0 and the bound for each user."""
+        entries, bound = self.entries, self.bound  # so that the function that is sent to Spark refers to nothing else
 
         def contribution(part: UserBatch) -> Array:
             x, length = entries(part), math.sqrt(bound)
@@ -222,7 +222,7 @@ class Products:
 
 
 def check_budget(plan: Plan, size: int) -> Plan:
-    """The plan itself; raises if it is too little for any number of users, or for the grids of `Products`."""
+    """The plan itself; raises if its noise hides any number of users, or if the size is too large for `Products`."""
     if min(line.cost.mu or 0.0 for line in plan.lines) < LEAST_MU or size > MOST_NUMBERS:
         raise PrivacyError(
             "epsilon: with so little of it, or so many steps or items, the noise would hide any number of users; give "
@@ -232,15 +232,15 @@ def check_budget(plan: Plan, size: int) -> Plan:
 
 
 def start(size: int, columns: int, known: Array | None = None) -> Array:
-    """Public random orthonormal columns, orthogonal to those that are known."""
-    rng = np.random.default_rng(0)  # public: it hides nothing
+    """Public random orthonormal columns, orthogonal to the `known` ones."""
+    rng = np.random.default_rng(0)  # a public seed: nothing is hidden by it
     return orthonormal(rng.standard_normal((size, columns)), known)
 
 
 def orthonormal(vectors: Array, known: Array | None = None) -> Array:
-    """An orthonormal basis of the vectors, orthogonal to what is known, by QR."""
+    """An orthonormal basis of the vectors, orthogonal to the `known` columns, by QR."""
     with single_threaded_blas():
-        for _ in range(2):  # twice is enough
+        for _ in range(2):  # the second pass removes rounding errors
             if known is not None and known.shape[1]:
                 vectors = vectors - known @ (known.T @ vectors)
             vectors = np.linalg.qr(vectors)[0]
@@ -250,11 +250,11 @@ def orthonormal(vectors: Array, known: Array | None = None) -> Array:
 def oja(
     products: Products, labels: tuple[str, str], n_steps: int, *, known: Array | None = None, rate: float | None = None
 ) -> Direction:
-    """The leading eigenpair by Oja's method, from `n_steps` products and one energy; `known` directions are left out.
+    """The leading eigenpair by Oja's method, from `n_steps` products and one energy, orthogonal to `known` directions.
 
-    w_t = MEMORY w_(t-1) + (A^T A v_(t-1) + noise), v_t = w_t / |w_t|: Oja's update with the step 1 / |MEMORY w_(t-1)|,
-    so that the last products count most, and their noise averages out to a ninth of its variance. The first ones, of
-    a v far from the eigenvector, are short and count little. With a `rate`, the step is rate / the noise's standard
+    w_t = MEMORY w_(t-1) + (A^T A v_(t-1) + noise), v_t = w_t / |w_t|: Oja's update with the step 1 / |MEMORY w_(t-1)|.
+    The last products count most, and averaging reduces the variance of their noise to a ninth. The first products, of
+    vectors far from the eigenvector, are short and count little. With a `rate`, the step is rate / the noise's standard
     deviation, as published.
     """
     size = products.size
@@ -266,13 +266,13 @@ def oja(
         vector *= np.sign((vector * total).sum()) or 1.0
     energy = products.energy(labels[1], vector[:, 0])
     value = float(energy.values[0])
-    error = size * product.std**2 * (1 - MEMORY) / (1 + MEMORY)  # of the mean product, squared
+    error = size * product.std**2 * (1 - MEMORY) / (1 + MEMORY)  # squared, of the averaged product
     trust = 1 / (1 + error / value**2) if value > 0 else 0.0
     return Direction(vector[:, 0], value, max(value, 0.0), trust, 3 * energy.std)
 
 
 def simplex(values: Array, radius: float) -> tuple[Array, float]:
-    """Nonnegative numbers in falling order, projected on those that add up to at most `radius`; what was subtracted.
+    """Nonnegative decreasing numbers projected on a sum of at most `radius`, and the threshold that was subtracted.
 
     For singular values, this is the projection on the nuclear-norm ball.
     """

@@ -1,4 +1,4 @@
-"""Ratings as graded likes: how much each rating says that its user chose the item, and would choose others like it."""
+"""Ratings as graded likes: how strongly a rating suggests that its user will choose similar items."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from discreet.models.centering import UserMeans
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
-# How much more an item counts that was rated one standard deviation above the user's mean. Recall of liked items is
+# How much more an item counts if it was rated one standard deviation above the user's mean. Recall of liked items is
 # within 2% of its best for .25 to .75, on MovieLens 100K and 1M, anime, MovieTweetings and Jester.
 SLOPE = 0.5
 
@@ -21,9 +21,9 @@ class Grading:
     """A user's weight of an item is max(1 + SLOPE (y - a) / unit, 0), where a is their own shrunken mean.
 
     Attributes:
-        mean: What a user's own mean is shrunk to.
-        shrinkage: By so many ratings, more than 0.
-        unit: How far a user's ratings spread about their mean.
+        mean: The value that users' own means are shrunk to.
+        shrinkage: The number of pseudo-ratings of that value, positive.
+        unit: The standard deviation of ratings about their user's mean.
     """
 
     mean: float
@@ -32,18 +32,18 @@ class Grading:
 
     @classmethod
     def of(cls, users: UserMeans) -> Grading:
-        """From what is known of users' means."""
+        """From estimates about users' means."""
         return cls(users.mean, users.shrinkage, users.spread)
 
     def __call__(self, part: UserBatch) -> Array:
-        """The weights of some users' items. Sums are in the order of their items: none depends on other users."""
+        """The weights of some users' items. Sums are in the order of items, and do not depend on other users."""
         about = (part.values.astype(np.float64) - self.mean) / self.unit
         own = part.row_sums(about) / (part.counts + self.shrinkage)
         return np.asarray(np.maximum(1 + SLOPE * (about - own[part.owners]), 0))
 
     @property
     def numbers(self) -> kernels.Grades:
-        """For compiled functions, which compute the same."""
+        """The parameters of the compiled function that computes the same."""
         return self.mean, self.shrinkage, self.unit, SLOPE
 
     def apply(self, part: UserBatch) -> UserBatch:

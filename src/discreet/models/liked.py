@@ -1,9 +1,9 @@
-"""How popular items are, weighted by how much they are liked: the public side, from all releases that say so.
+"""How popular items are, weighted by how much they are liked, from all releases that say something about it.
 
-A user's graded weights add up to c_j (1 + SLOPE b_j) / sqrt(1 + SLOPE^2), give or take what single ratings vary by, if
-c_j is the popularity of an item, and b_j how far its ratings are from their users' means. Where ratings tell items
-apart, releases of graded weights show that product best; where they do not, grades only add noise to what the counts
-show. How far b_j may be from what is known of it decides what each release is worth.
+Let c_j be the popularity of item j, and b_j the mean deviation of its ratings from their users' means. Users' graded
+weights of the item add up to about c_j (1 + SLOPE b_j) / sqrt(1 + SLOPE^2), with sampling noise from single ratings.
+Where ratings differ between items, releases of graded weights estimate this product best; where they do not, grades
+only add noise to the counts. The posterior variance of b_j decides how informative each release is.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from discreet.models.taste import LIST
 from discreet.privacy.releaser import Noisy, mean_of
 from discreet.typing import Array
 
-NORM = math.hypot(1, SLOPE)  # about the length of a user's grades, over that of as many ones
-DRAWS = 64  # of what is not known
+NORM = math.hypot(1, SLOPE)  # about the norm of a user's grades, relative to that of as many ones
+DRAWS = 64  # simulated draws from the posterior
 
 
 @dataclass(frozen=True)
 class Liked:
-    """What is known of the popularity of liked items, a Gaussian posterior.
+    """A Gaussian posterior of the popularity of liked items.
 
     Attributes:
         counts: c_j, as released.
-        offset: b_j, in the unit of grades, as far as it is known from ratings.
-        variance: Of that.
-        squares: About the sum over users of the squares of their weights.
-        graded: The product, as released; None: it has not been.
+        offset: b_j, in the unit of grades, estimated from ratings.
+        variance: The posterior variance of the offset.
+        squares: Approximately, the sum over users of their squared weights.
+        graded: The product, as released; None if it has not been released.
     """
 
     counts: Noisy
@@ -43,11 +43,11 @@ class Liked:
     graded: Noisy | None = None
 
     def with_counts(self, releases: Sequence[Noisy]) -> Liked:
-        """With more of the same."""
+        """With further releases of the counts."""
         return replace(self, counts=mean_of([self.counts, *releases]))
 
     def with_graded(self, releases: Sequence[Noisy]) -> Liked:
-        """With releases of graded weights."""
+        """With further releases of graded weights."""
         before = [] if self.graded is None else [self.graded]
         return replace(self, graded=mean_of([*before, *releases]))
 
@@ -60,7 +60,7 @@ class Liked:
         return Noisy(values, float(np.sqrt(np.mean(noise**2))))
 
     def gains_from_grades(self, std: float) -> bool:
-        """Whether another release, with noise of this size, had better be of graded weights."""
+        """Whether another release, with this noise, is more informative if it is of graded weights."""
         counts, graded, new = self.counts.std**-2, self._precision, std**-2
         weights = np.maximum(self.counts.values, 0)
 
@@ -73,18 +73,18 @@ class Liked:
         return error(counts, graded + new) < error(counts + new, graded)
 
     def trails(self, std: float) -> bool:
-        """Whether lists of popular items are expected to be better by counts with noise of this size alone.
+        """Whether counts alone, with noise of this size, are expected to make better lists of popular items.
 
-        By simulation: what is not known of the items is drawn from the posterior. All of it is public.
+        This is simulated from public numbers: the true values of items are drawn from the posterior.
         """
         n, rng = min(LIST, len(self.offset) // 2), np.random.default_rng(0)
         z = rng.standard_normal((4, DRAWS, len(self.offset)))
         share, graded, grade = self._share, self._graded, np.maximum(self._grade, 1e-9)
         counted, offset = self.counts.std * z[0], np.sqrt(self._variance) * z[1]
-        rated = np.sqrt(self._of_graded(graded.std)) * z[2] + offset  # the error of the graded sums, beside counts
+        rated = np.sqrt(self._of_graded(graded.std)) * z[2] + offset  # the graded sums' error beside that of counts
         own = self.popularity.values
         liked = own - share * (grade * counted - offset) - (1 - share) * (rated - offset)
-        # The counts behind both releases.
+        # The counts, estimated from both releases.
         by_counts = (self.counts.std * grade) ** -2
         by_graded = self._precision and 1 / (self._of_graded(graded.std) + self._variance)
         part = by_counts / (by_counts + by_graded)
@@ -97,17 +97,17 @@ class Liked:
 
     @property
     def _precision(self) -> float:
-        """Of the graded sums, but for what single ratings vary by."""
+        """The precision of the graded sums as to the noise of their release; 0 without them."""
         return 0.0 if self.graded is None else self.graded.std**-2
 
     @property
     def _graded(self) -> Noisy:
-        """The graded sums, or zeros that are not counted."""
+        """The graded sums, or zeros, which have no weight."""
         return Noisy(np.zeros(len(self.offset)), 0.0) if self.graded is None else self.graded
 
     @property
     def _share(self) -> Array:
-        """How much the estimate from counts counts."""
+        """The weight of the estimate from counts."""
         if self.graded is None:
             return np.ones(len(self.offset))
         counts, graded = self._of_counts(self.counts.std), self._of_graded(self.graded.std)
@@ -115,12 +115,12 @@ class Liked:
 
     @cached_property
     def _grade(self) -> Array:
-        """What an item's counts are multiplied by."""
+        """The factor of an item's counts in the product."""
         return np.asarray(np.maximum(1 + SLOPE * self.offset, 0) / NORM)
 
     @cached_property
     def _expected(self) -> Array:
-        """The variance of the product by what is not known of the offsets."""
+        """The variance of the product that is due to the uncertainty of the offsets."""
         precise, grade = self.counts.std**-2, np.maximum(self._grade, 1e-9)
         counts = precise * self.counts.values + self._precision * grade * self._graded.values
         counts = np.maximum(counts / (precise + self._precision * grade**2), 0)
@@ -128,7 +128,7 @@ class Liked:
 
     @cached_property
     def _variance(self) -> Array:
-        """The same, as large as it is by how far the two releases differ: the expected one, give or take as much."""
+        """The same, times a factor fitted to the two releases' differences, with prior mean 1 and variance 1."""
         expected = self._expected
         if self.graded is None:
             return expected

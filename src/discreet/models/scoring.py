@@ -1,4 +1,4 @@
-"""One number for how well a model does, as scikit-learn's tools ask for it."""
+"""A single score for a model, as scikit-learn's tools expect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from discreet.data import splits
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 
-TARGET = 0.2  # of the interactions, if no targets are given
+TARGET = 0.2  # share of the interactions that is held back if no targets are given
 LENGTH = 20  # of lists
 NOT_COVERED = (
     "these are exact numbers about the people in the table, and a model that is chosen by them tells more about people "
@@ -20,7 +20,7 @@ NOT_COVERED = (
 
 
 def query_and_target(X: Any, y: Any) -> tuple[Interactions, Interactions]:
-    """What a model is shown, and what it has to predict: as given, or divided at random, always in the same way."""
+    """A model's input and the targets that it has to predict: as given, or a fixed random split of X."""
     for name, table in (("X", X), ("y", y)):
         if not isinstance(table, Interactions) and not (name == "y" and table is None):
             raise DataError(f"{name}: Interactions are needed, not {type(table).__name__}; see discreet.read")

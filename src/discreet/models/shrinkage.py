@@ -1,4 +1,4 @@
-"""How much of noisy numbers to believe, learned from these numbers: shrinkage by what they vary beyond their noise.
+"""Shrinkage of noisy numbers, by an amount that is estimated from how much they vary beyond their noise.
 
 Everything here is computed from releases and public features.
 """
@@ -14,15 +14,15 @@ from discreet.parallel import single_threaded_blas
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
 
-FEWEST_ALIKE = 16  # half of the most popular items whose offsets are taken to vary alike; the others double
-ROUNDS = 20  # in which the penalties of a regression settle
+FEWEST_ALIKE = 16  # half of the first group of `equally_popular` items
+ROUNDS = 20  # iterations, after which the penalties of a regression have converged
 
 
 def shrunk(estimates: Array, variances: Array, popularity: Array) -> Array:
-    """Posterior means of numbers about 0, (items, k), from estimates and the variances of their errors.
+    """Posterior means of numbers (items, k) with prior mean 0, from estimates and the variances of their errors.
 
-    The numbers of about equally popular items have a variance in common, for each column: what the estimates vary by
-    beyond their errors, weighted by how well each shows it.
+    In each column, items of similar popularity share a prior variance: the mean excess of squared estimates over error
+    variances, weighted by inverse squared error variances.
     """
     found = np.zeros_like(estimates)
     for alike in equally_popular(popularity):
@@ -33,7 +33,7 @@ def shrunk(estimates: Array, variances: Array, popularity: Array) -> Array:
 
 
 def equally_popular(popularity: Array) -> Iterator[Array]:
-    """Items in groups of about equal popularity: the first, of the most popular, are 2 * FEWEST_ALIKE; they double."""
+    """Items in groups of similar popularity, most popular first, which end after 2, 4, 8, ... times FEWEST_ALIKE items."""
     order = np.argsort(-popularity, kind="stable")
     ends = [0, *(FEWEST_ALIKE << k for k in range(1, 40) if FEWEST_ALIKE << k < len(order)), len(order)]
     for first, last in pairwise(ends):
@@ -41,11 +41,12 @@ def equally_popular(popularity: Array) -> Iterator[Array]:
 
 
 def item_offsets(sums: Noisy, counts: Noisy, spread: float, n_users: float) -> Array:
-    """How far ratings of each item are from their users' means, from sums s_j = c_j b_j + noise and counts c_j.
+    """The offset b_j of each item's ratings from their users' means, from sums s_j = c_j b_j + noise and counts c_j.
 
-    The noise is that of the release and of the ratings, each of which varies by `spread`. Offsets of about equally
-    popular items have a variance V in common, which is what their sums vary by beyond the noise; b_j is shrunk as
-    V c_j^2 / (V c_j^2 + noise) says. Among items that hardly anybody has rated that is 0, give or take.
+    The noise is that of the release and that of the ratings, whose standard deviation is `spread`. Offsets of items of
+    similar popularity share a prior variance V, estimated from the variance of their sums beyond the noise. The
+    estimate s_j / c_j is shrunk by the factor V c_j^2 / (V c_j^2 + noise): to about 0 for items with hardly any
+    ratings.
     """
     known = np.maximum(counts.values, 1 + counts.std)
     weight = min(n_users / max(float(np.maximum(counts.values, 0).sum()), 1.0), 1.0)  # of a typical rating
@@ -53,7 +54,7 @@ def item_offsets(sums: Noisy, counts: Noisy, spread: float, n_users: float) -> A
     excess, offsets = sums.values**2 - noise, np.zeros(len(known))
     for alike in equally_popular(counts.values):
         squares = known[alike] ** 2
-        # Weighted by how well each sum shows the variance.
+        # Weight items by how precisely their sums show the variance.
         trust = squares / noise[alike] ** 2
         variance = max(float((trust * excess[alike]).sum() / max((trust * squares).sum(), 1e-300)), 0.0)
         offsets[alike] = variance * known[alike] * sums.values[alike] / (variance * squares + noise[alike])
@@ -61,10 +62,10 @@ def item_offsets(sums: Noisy, counts: Noisy, spread: float, n_users: float) -> A
 
 
 def regression(features: Array, values: Array) -> Array:
-    """Coefficients (features, k) of values (items, k), by ridge regressions whose penalties follow from the data.
+    """Coefficients (features, k) of values (items, k), by ridge regressions with penalties estimated from the data.
 
-    Coefficients and what they do not explain are taken to have normal distributions, whose variances are found by
-    maximizing the likelihood of the values (MacKay 1992), for each column.
+    Coefficients and residuals are modeled as normal; in each column, their variances maximize the likelihood of the
+    values (MacKay 1992).
     """
     n, size = features.shape[0], np.maximum((values**2).mean(axis=0), 1e-300)
     with single_threaded_blas():

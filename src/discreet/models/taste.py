@@ -1,8 +1,8 @@
-"""Directions of taste from what users choose together: the public side, which items to choose and what releases say.
+"""Directions of taste, from what users choose together: the public side, which interprets the releases.
 
-Everything here is computed from releases. The constants were set on validation users of MovieLens 1M, whole and thinned
-out to 40% and 15% of its interactions, and on 1,500 of its users; those of the power step on CiteULike, Amazon sports,
-and generated check-ins and purchases.
+Everything here is computed from releases. The constants were set on validation users of MovieLens 1M (all of it,
+thinned out to 40% and 15% of its interactions, and 1,500 of its users); those of the power step on CiteULike, Amazon
+sports, and generated check-ins and purchases.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from discreet.typing import Array
 
 EXPONENT = 0.3  # users weigh their items by popularity^-EXPONENT
 MOST_DIRECTIONS = 512
-RIDGE = 3.0  # times the mean variance of the history along one item
+RIDGE = 3.0  # penalty of users' coefficients, times the mean variance of a history along one item
 WIDE_RIDGE = 0.6  # the same after a power step, whose directions are shrunk already
-COVERED = 1 / 3  # of all that is chosen, in J: where it is less, a power step pays
-SHORT_COVERED = 1 / 2  # the same for short histories: of few items, J has hardly any two
-SURE = 5.0  # standard deviations: the popularity of an item that hardly changes places by noise
-CLEAR = 2.0  # standard deviations of its noise: the least popularity of an item that has directions
-SHORT_HISTORY = 25.0  # items; the diagonal of shorter histories' second moment says nothing
-COMMON_TASTE = 0.05  # how much all users like what is popular, beside what their histories say
-COLUMNS = 16  # of random vectors
-LIST = 20  # places, of which a share is to be filled
-USERS = 64  # that are simulated
-HALVINGS = 20
+COVERED = 1 / 3  # share of all choices that is in J (see `Chosen`): below it, a power step pays off
+SHORT_COVERED = 1 / 2  # the same for short histories, which hardly ever have two items in J
+SURE = 5.0  # standard deviations of noise: an item this popular hardly changes rank
+CLEAR = 2.0  # standard deviations of noise: the least popularity of an item with directions
+SHORT_HISTORY = 25.0  # items; for shorter histories, the second moment's diagonal is left out
+COMMON_TASTE = 0.05  # weight of the common taste, in addition to what a history says
+COLUMNS = 16  # columns of random vectors
+LIST = 20  # length of lists
+USERS = 64  # simulated users
+HALVINGS = 20  # steps of bisection
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Chosen:
     """
 
     items: Array  # their numbers, increasing
-    weights: Array  # a user's weight of an item, before their weights are scaled to length 1; 0 for items outside J
+    weights: Array  # of items, before a user's weights are scaled to length 1; 0 for items outside J
     common: Array  # p
-    popularity: Array  # of all items, and at least 1 + the noise's standard deviation
+    popularity: Array  # of all items; positive, also where the noise hides it
     total: float  # the sum of all popularities, about the sum over users of sqrt(number of items)
 
     @classmethod
@@ -56,9 +56,9 @@ class Chosen:
 
     @classmethod
     def of(cls, popularity: Noisy, items: Array) -> Chosen:
-        """These items."""
+        """With the given items."""
         least = 1 + popularity.std
-        # Below that it is mostly noise, but what there is still tells which of two items is more popular.
+        # Below that it is mostly noise, but still tells which of two items is more likely to be popular.
         floored = np.maximum(popularity.values, least) * np.exp(np.minimum(popularity.values / least - 1, 0))
         weights = floored**-EXPONENT
         common = floored * weights
@@ -68,15 +68,15 @@ class Chosen:
         return cls(items, chosen, common, floored, float(popularity.values.sum()))
 
     def wider(self, popularity: Noisy, least: float, most: int) -> Chosen:
-        """All items that are at least so popular, at most so many of them, and J."""
+        """The items of at least this popularity: at most `most`, the most popular first, and no fewer than in J."""
         clear = popularity.values >= max(least, CLEAR * popularity.std)
         n = max(min(int(np.count_nonzero(clear)), most), len(self.items))
         return Chosen.of(popularity, np.sort(np.argsort(-popularity.values, kind="stable")[:n]))
 
     def expecting(self, popularity: Noisy, features: Array) -> Chosen:
-        """The same, where items whose popularity is lost in the noise are as popular as items with their features.
+        """The same, with popularity that is lost in the noise predicted from the popularity of items by features.
 
-        On average they are as popular as noise would hide.
+        On average, the predicted popularity is the level that noise hides.
         """
         lost = (popularity.values < CLEAR * popularity.std) & (self.weights == 0)
         if not (lost.any() and features.shape[1]):
@@ -89,49 +89,49 @@ class Chosen:
         return replace(self, popularity=self.popularity * factor, common=self.common * factor ** (1 - EXPONENT))
 
     def tells(self, popularity: Noisy, most: int) -> bool:
-        """Whether J, of at most so many items, has more clearly popular ones than lists have places.
+        """Whether J, of at most `most` items, has clearly more popular items than lists have places.
 
-        Else tastes could only change the order of the same few. Not counted are so many as noise would bring to J.
+        Otherwise tastes could only change the order of the same few items. The number of items that noise alone would
+        bring to J is not counted.
         """
         m, least = len(popularity.values), float(popularity.values[self.items].min())
         return len(self.items) - m * float(ndtr(-least / popularity.std)) >= min(2 * LIST, m / 2, most / 2)
 
     @property
     def dense(self) -> bool:
-        """Whether much of all that is chosen is in J: else there is more to learn about the other items."""
+        """Whether J has a large share of all choices. Otherwise there is more to learn about the other items."""
         return self.covered >= COVERED
 
     @property
     def covered(self) -> float:
-        """How much of all that is chosen is in J."""
+        """The share of all choices that is in J."""
         return float(self.popularity[self.items].sum()) / max(self.total, 1.0)
 
 
 def surely_popular(popularity: Noisy, n: int) -> bool:
-    """Whether so many items, or half of the catalog, are popular far beyond the noise."""
+    """Whether n items, or half of the catalog, have a popularity far above the noise."""
     values = popularity.values
     return float(np.count_nonzero(values > SURE * popularity.std)) >= min(n, len(values) / 2)
 
 
 @dataclass(frozen=True)
 class Directions:
-    """Directions of taste, beside the common one, in the chosen items, that stand out of the noise."""
+    """Directions of taste in the chosen items, orthogonal to the common one, that stand out of the noise."""
 
     vectors: Array  # q_k, orthonormal and orthogonal to the common taste, (chosen items, k)
     values: Array  # the eigenvalues without noise
     cosines: Array  # the squared cosines of the angles by which noise has turned the vectors
-    squares: Array  # the sum over users of (q_k . r)^2; it counts every item together with itself
+    squares: Array  # the sum over users of (q_k . r)^2 for their row r, including the diagonal
     n_users: float  # about how many users have any of the items
     typical_length: float  # about how many items a user has
 
     @classmethod
     def of(cls, release: Noisy, chosen: Chosen) -> Directions:
-        """From the second moment.
+        """From the released second moment.
 
         Since r has length 1 for nearly every user, the trace of the second moment estimates the number of users. Its
-        diagonal counts every item together with itself, which says nothing about what is liked together. In short
-        histories it is a large part of the whole: there it is left out, and so it is where few of a history's items are
-        in J.
+        diagonal pairs every item with itself, which says nothing about what is liked together. In short histories the
+        diagonal dominates, so it is left out there, and where J has few of a history's items.
         """
         n = len(chosen.items)
         n_users = max(float(np.trace(release.values)), 1.0)
@@ -143,7 +143,7 @@ class Directions:
         image = matrix @ p
         matrix += (p @ image) * np.outer(p, p) - np.outer(p, image) - np.outer(image, p)
         edge = float(noise_edge(release.std, n))
-        # Of rare pairs a few are far more frequent than others: chance has no edge there.
+        # A few rare pairs are far more frequent than others, so sampling variation has no edge there.
         found = standing_out_of_chance if chosen.dense else standing_out
         values, cosines, vectors = found(matrix, edge, MOST_DIRECTIONS)
         squares = values + left_out * np.maximum(np.diag(release.values) @ vectors**2, 0)
@@ -152,7 +152,7 @@ class Directions:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Directions of taste, beside the common one, in the chosen items; r is a user's history without that one."""
+    """Directions of taste in the chosen items; r is a user's history without the common taste."""
 
     vectors: Array  # q_k, of length 1 and (nearly) orthogonal, (chosen items, k)
     variances: Array  # d_k, the mean square of q_k . r over users
@@ -162,29 +162,29 @@ class Spectrum:
 
     @classmethod
     def of(cls, release: Noisy, chosen: Chosen) -> Spectrum:
-        """Eigenpairs that stand out of the noise, shrunk by what noise of this size does to them (`standing_out`)."""
+        """Eigenpairs that stand out of the noise, shrunk by how far the noise has rotated them (`standing_out`)."""
         found = Directions.of(release, chosen)
         variances = found.values * found.cosines**2 / found.n_users
         return cls(found.vectors, variances, RIDGE / len(chosen.items), found.n_users, found.typical_length)
 
     @classmethod
     def nothing(cls, chosen: Chosen) -> Spectrum:
-        """Without directions. No user adds more than 1 to the popularity of an item: there are at least so many."""
+        """No directions. Users add at most 1 to an item's popularity, so there are at least as many users as that."""
         n_users = max(float(chosen.popularity.max()), 1.0)
         length = max(chosen.total / n_users, 1.0) ** 2
         return cls(np.zeros((len(chosen.items), 0)), np.zeros(0), RIDGE / len(chosen.items), n_users, length)
 
     @property
     def shrinkage(self) -> Array:
-        """f_k = d_k / (d_k + lam): what the ridge leaves of a coefficient."""
+        """f_k = d_k / (d_k + lam): the factor by which the ridge penalty shrinks a coefficient."""
         return self.variances / (self.variances + self.ridge)
 
 
 def by_features(features: Array, common: Array, items: Array, vectors: Array) -> Array:
-    """Where all items stand by their features, (all items, k), from where some do.
+    """Loadings of all items predicted by their features, (all items, k), from the loadings of some `items`.
 
-    A direction's entry over the common taste's is how much more an item is liked by those who stand there: that does
-    not depend on its popularity, and is what features predict.
+    What features predict is a loading relative to the common taste: how much more an item is liked along the direction,
+    whatever its popularity is.
     """
     if not features.shape[1]:
         return np.zeros((len(common), vectors.shape[1]))
@@ -193,14 +193,14 @@ def by_features(features: Array, common: Array, items: Array, vectors: Array) ->
 
 
 def after_power_step(step: Noisy, directions: Directions, chosen: Chosen, wide: Chosen, features: Array) -> Spectrum:
-    """Where the items of J2 (`wide`) stand on the directions that were found in J (`chosen`).
+    """The loadings of the items of J2 (`wide`) on the directions that were found in J (`chosen`).
 
-    A row of the step is the sum over users of w_ij u_i. Without noise, its column k would be a multiple s_k of the
-    direction's entries v_jk: s_k follows from the entries in J, as the eigenvectors have them. Both say something of
-    v_jk, and are averaged by their precision, and shrunk (`shrunk`). Since u_i is from other items than j, s_k also
-    says how much of the direction is taste, and not single items: it is n_users d_k over the typical length of what u_i
-    was before it was scaled to length 1. Directions that are not clear of the noise in s_k are dropped. Entries are
-    shrunk to what the items' features predict, or to 0.
+    A row of the step is the sum over users of w_ij u_i, their weight of the item times their direction. Without noise,
+    its column k would be a multiple s_k of the loadings v_jk; s_k follows from the items in J, whose loadings are known
+    from the eigenvectors. Step and eigenvectors both estimate v_jk: they are averaged by precision, and shrunk to what
+    the items' features predict, or to 0 (`shrunk`). Since u_i is computed without item j, s_k also says how much of the
+    direction is taste, not single items: it is n_users d_k over the typical norm of u_i before it was scaled to length
+    1. Directions whose s_k is not clear of the noise are dropped.
     """
     at, p = np.searchsorted(wide.items, chosen.items), wide.common[wide.items]
     sums = step.values - np.outer(p, p @ step.values)
@@ -224,7 +224,7 @@ def after_power_step(step: Noisy, directions: Directions, chosen: Chosen, wide: 
         found = prior + shrunk(information / precision - prior, 1 / precision, popularity)
     others, n_users = 1 - 1 / FOLDS, directions.n_users
     length = math.sqrt(others * float(directions.squares.sum()) / n_users)
-    # J is so much of J2, in users' squared weights.
+    # The share of J in J2, by users' squared weights.
     energy = wide.popularity * wide.weights**2
     part = float(energy[chosen.items].sum() / energy.sum())
     squares = (found**2).sum(axis=0)
@@ -236,21 +236,21 @@ def after_power_step(step: Noisy, directions: Directions, chosen: Chosen, wide: 
 
 
 def exploration(chosen: Chosen, spectrum: Spectrum, share: float) -> tuple[Array, Array]:
-    """How items outside J come to be recommended: public random vectors choose some of them for each history.
+    """How items outside J come to be recommended: public random vectors select some of them for each history.
 
     These items have no directions of taste, so nearly all lists would show the same few of them, if any. All items get
-    public random vectors; those of J make up a user's side. The product of the two is like a draw from a normal
-    distribution that the history determines: the same for the same history, another one for others, and a sum over the
-    history's items like every score. Its size is such that about this share of a list of 20 is from outside J, by
-    simulating users from the released spectrum. All of this is public, and costs no privacy.
+    public random vectors, and those of a history's items in J add up to the user's vector. The inner product with an
+    item's vector is like a normal random number that the history determines: equal for equal histories, and a sum over
+    the history's items, like every score. It is scaled so that about this share of a list of 20 is from outside J, for
+    users simulated from the released spectrum. All of this is public, and costs no privacy.
 
-    Returns the vectors, and the columns beside the items' factors, which are zeros for the items of J.
+    Returns the random vectors, and further columns of the item factors, which are zeros for the items of J.
     """
     outside = chosen.weights == 0
     if not share or not outside.any():
         return np.zeros((len(outside), 0)), np.zeros((len(outside), 0))
     share = min(share, float(np.count_nonzero(outside)) / (2 * LIST))  # a few items cannot fill many places
-    rng = np.random.default_rng(0)  # public: it hides nothing
+    rng = np.random.default_rng(0)  # a public seed: nothing is hidden by it
     vectors = rng.standard_normal((len(outside), COLUMNS)) / COLUMNS**0.25
     inside, tail = _simulated(rng, chosen, spectrum)
     spread = rng.standard_normal((USERS, COLUMNS)) / COLUMNS**0.25 @ vectors[outside].T
@@ -262,17 +262,18 @@ def exploration(chosen: Chosen, spectrum: Spectrum, share: float) -> tuple[Array
 
 
 def _simulated(rng: np.random.Generator, chosen: Chosen, spectrum: Spectrum) -> tuple[Array, Array]:
-    """Scores of simulated users for items of J that they have not seen, and of any of them for the items outside J."""
+    """Scores of simulated users for unseen items of J, and scores for the items outside J."""
     items, p = chosen.items, chosen.common[chosen.items]
     a, popularity = chosen.weights[items], chosen.popularity[items]
-    # h is about a_j / (root mean square of a) / sqrt(length) on a user's items; popularity adds up 1 / sqrt(length).
+    # A history h is about a_j / (root mean square of a) / sqrt(length); popularity adds up 1 / sqrt(length).
     scale = np.sqrt((popularity * a**2).sum() / popularity.sum())
     along = min(float((p * popularity * a).sum() / scale / spectrum.n_users), 0.95)
     deviations = spectrum.shrinkage * np.sqrt(spectrum.variances * (1 - along**2))
     tastes = rng.standard_normal((USERS, len(deviations))) * deviations
     common = (along + COMMON_TASTE) * chosen.common
     scores = common[items] + tastes @ spectrum.vectors.T
-    # What is likely to be liked has often been seen: a user has item j with a probability proportional to h_j / a_j.
+    # Items that are likely to be liked have often been seen: a user has item j with a probability proportional to h_j /
+    # a_j.
     covered = min(1.0, float(popularity.sum()) / max(chosen.total, 1.0))
     n_seen = min(round(covered * spectrum.typical_length), max(len(items) - LIST, 0))
     likely = np.log(np.maximum(scores, 1e-9 * scores.max()) / a) + rng.gumbel(size=scores.shape)
@@ -282,7 +283,7 @@ def _simulated(rng: np.random.Generator, chosen: Chosen, spectrum: Spectrum) -> 
 
 
 def _share(inside: Array, outside: Array) -> float:
-    """The mean share of `outside` among the LIST best of each row."""
+    """The mean share of `outside` among the LIST best scores of each row."""
     scores = np.hstack([inside, outside])
     n = min(LIST, scores.shape[1])
     best = np.argpartition(-scores, n - 1, axis=1)[:, :n]
