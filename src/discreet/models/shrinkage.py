@@ -33,7 +33,7 @@ def shrunk(estimates: Array, variances: Array, popularity: Array) -> Array:
 
 
 def equally_popular(popularity: Array) -> Iterator[Array]:
-    """Groups of items of similar popularity, most popular first, that end after 2, 4, 8, ... times FEWEST_ALIKE items."""
+    """Groups of similarly popular items, most popular first, that end after 2, 4, 8, ... times FEWEST_ALIKE items."""
     order = np.argsort(-popularity, kind="stable")
     ends = [0, *(FEWEST_ALIKE << k for k in range(1, 40) if FEWEST_ALIKE << k < len(order)), len(order)]
     for first, last in pairwise(ends):
