@@ -35,7 +35,7 @@ class Popularity(NotPrivateModel):
         no history: ranked by popularity
 
     Args:
-        n_jobs: Threads for recommending, in scikit-learn's meaning.
+        n_jobs: Number of threads for recommending, as in scikit-learn.
     """
 
     n_jobs: int | None = -1
@@ -74,7 +74,7 @@ class MeanRating(NotPrivateModel):
         by: "global", "user", "item" or "both".
         shrinkage: How many ratings at the global mean are added to each user and item.
         n_steps: How many times to update both ("both").
-        n_jobs: Threads for serving, in scikit-learn's meaning.
+        n_jobs: Number of threads for serving, as in scikit-learn.
     """
 
     by: Literal["global", "user", "item", "both"] = "both"
@@ -129,7 +129,7 @@ class DPPopularity(PrivateModel):
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     def _plan(self, n_items: int) -> Plan:
@@ -170,7 +170,7 @@ class DPMeanRating(PrivateModel):
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
 
     Attributes:
         shrinkage_: How many ratings of the mean are added to a user's own.

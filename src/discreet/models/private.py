@@ -105,7 +105,7 @@ class PrivateModel(Model):
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
         adjacency: What neighboring data sets differ in: one user more or less ("add-remove"), or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     epsilon: Positive

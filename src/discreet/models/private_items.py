@@ -92,7 +92,7 @@ def select_items(
         ledger: Where the cost is recorded; by default a ledger of its own. A ledger with a budget must have been
             opened with a `threshold_delta`.
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
 
     Returns:
         The interactions with the chosen items. Users without any of them are left out. The items are in sorted order,

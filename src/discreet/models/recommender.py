@@ -49,7 +49,7 @@ class Recommender(Estimator):
             and lists; a model for lists alone does not use it.
         features: Columns of the catalog that describe items; they are public, and cost no privacy.
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     epsilon: float

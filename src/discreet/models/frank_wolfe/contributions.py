@@ -1,7 +1,6 @@
 """The private side of Frank-Wolfe: what users compute from their own ratings and public steps.
 
-Training and serving run the same code. Each user's numbers depend on that user and on public numbers alone, to the last
-bit.
+Training and serving run the same code. A user's numbers depend only on that user and public numbers, to the last bit.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ class Loss:
     width: float | None = None
 
     def slope(self, fitted: Array) -> Array:
-        """1, or R / 2 tanh(2 y / R) / y: a public function, one value at a time."""
+        """1, or R / 2 tanh(2 y / R) / y: a public function, applied to each value by itself."""
         if self.width is None:
             return np.ones_like(fitted)
         scaled = 2 / self.width * fitted
-        small = np.abs(scaled) < 1e-4  # where tanh(s) / s is 1 to eight digits
+        small = np.abs(scaled) < 1e-4  # here tanh(s) / s is 1 to eight digits
         return np.where(small, 1.0, np.tanh(scaled) / np.where(small, 1.0, scaled))
 
 
@@ -49,8 +48,8 @@ class Loss:
 class Fitted(UserBatch):
     """Some users' rows in training, on their own items."""
 
-    fitted: Array  # Y_i, what is fitted to them so far
-    residuals: Array  # A_i, what is left of them
+    fitted: Array  # Y_i, the current fit
+    residuals: Array  # A_i, the current residuals
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,8 @@ class Local:
     A user who is folded in replays all `steps`, one for each column.
     """
 
-    forgets: ClassVar[bool] = False  # a step continues where the last one arrived
-    most_users: ClassVar[None] = None  # in a replay: nothing large is computed for a user
+    forgets: ClassVar[bool] = False  # a step starts from the previous iterate
+    most_users: ClassVar[None] = None  # a replay computes nothing large for a user
 
     centering: Centering  # how a user prepares their row, and L
     loss: Loss
@@ -110,9 +109,8 @@ class Local:
     def contributions(self, part: UserBatch, aim: Array) -> Array:
         """What each rating of one user adds to the offset and to coefficients . aim.
 
-        Scales, projections and the slopes of the loss are taken as they turned out for the whole history. Given these,
-        every coefficient is a sum over the centered ratings, and so is the score: the replay runs forward, and the
-        score's derivatives run back through it.
+        Scales, projections and slopes are held fixed at their values for the whole history. Then coefficients and score
+        are linear in the centered ratings: the replay runs forward, and backpropagation gives the score's derivatives.
         """
         row, values = self.centering.prepare(part), part.values
         fitted, seen = np.zeros(len(values)), []
@@ -137,7 +135,7 @@ class Local:
         return {"rule": "frank-wolfe", "width": self.loss.width, "numbers": numbers}, {}, {}
 
     def with_tables(self, tables: dict[str, Array]) -> Local:
-        """The same with other columns."""
+        """A copy with other columns."""
         vectors = tables["columns"].astype(np.float64)
         return replace(self, steps=[replace(step, vector=vectors[:, t]) for t, step in enumerate(self.steps)])
 
@@ -146,23 +144,23 @@ class Local:
 class Corrective:
     """The local component of corrective steps: regressions on all directions so far, and on a constant if centered.
 
-    The residual of a squared loss is what the regression leaves. For another loss, with a derivative that rises no
-    faster, each step minimizes the quadratic function above it that touches it where the last step arrived: there, a
-    user who is folded in needs the regressions of all steps, of which each gives the targets of the next one.
+    For the squared loss, A_i is the residual of the regression. For another loss, each step minimizes a quadratic upper
+    bound that touches the loss at the previous iterate (its curvature is at most 1). A user who is folded in then needs
+    the regressions of all steps, each of which gives the targets of the next one.
     """
 
     loss: Loss
-    centre: float  # what a rating is expected to be, publicly
-    shrinkage: float | None  # of users' own offsets; None: they have none
-    noises: Sequence[float] = ()  # for fold-in, of each step; a step's columns are those of the last one, scaled
+    centre: float  # the publicly expected rating
+    shrinkage: float | None  # of users' own offsets; None if they have none
+    noises: Sequence[float] = ()  # for fold-in, one for each step; a step's columns are the last step's, rescaled
 
     @property
     def forgets(self) -> bool:
-        """A regression of a squared loss is of the ratings themselves."""
+        """With the squared loss, a regression fits the ratings themselves."""
         return self.loss.width is None
 
     def ridge(self, columns: Array) -> Ridge:
-        """A user's regression, of their ratings less the center."""
+        """A user's regression of their ratings minus the center."""
         base = np.zeros(len(columns), columns.dtype)
         return Ridge(columns, base, Penalty(1.0), offset_penalty=self.shrinkage)
 
@@ -175,14 +173,14 @@ class Corrective:
         return fitted, self._residuals(about, fitted)
 
     def move(self, part: Fitted, step: Basis) -> tuple[Array, Array]:
-        """Y_i and A_i after the directions of a basis were fitted."""
+        """Y_i and A_i after fitting the directions of a basis."""
         about, left = self._about(part), np.zeros(len(part.indices))
         targets = self.targets(about, part.fitted.astype(np.float64))
         self.ridge(step.columns.astype(np.float64)).solve(part.indptr, part.indices, targets, residuals=left)
         return targets - left, self._residuals(about, targets - left)
 
     def targets(self, about: Array, fitted: Array) -> Array:
-        """What a regression is to fit: Y_i - A_i, which for a squared loss are the ratings themselves."""
+        """The targets of a regression: Y_i - A_i, which for the squared loss are the ratings themselves."""
         return about if self.forgets else fitted - self._residuals(about, fitted)
 
     def _about(self, part: UserBatch) -> Array:
@@ -191,7 +189,7 @@ class Corrective:
     def _residuals(self, about: Array, fitted: Array) -> Array:
         return self.loss.slope(fitted) * fitted - about
 
-    # What `RidgeFoldIn` asks of targets, for the logistic loss.
+    # The interface of `Targets` for `RidgeFoldIn`, with the logistic loss.
 
     def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
         """The targets of the last regression."""
@@ -218,9 +216,9 @@ Component: TypeAlias = Local | Corrective
 
 @dataclass
 class Users:
-    """All users, with Y_i and A_i on their own items only, so that memory is O(|Omega|).
+    """All users, with Y_i and A_i on their own items only, so that memory is O(|Omega|), the number of ratings.
 
-    In Spark these are not kept: each pass replays the public steps.
+    In Spark, Y_i and A_i are not kept: each pass replays the public steps.
     """
 
     component: Component
@@ -230,12 +228,12 @@ class Users:
 
     @classmethod
     def of(cls, ratings: Ratings, component: Component, most_users: int | None, n_jobs: int | None) -> Users:
-        """Before the first step, at most so many users in a batch."""
+        """Users before the first step, in batches of at most `most_users`."""
         begun = user_batches(ratings, most_users).map(partial(_fitted, component.begin))
         return cls(component, begun, begun.keep(n_jobs), n_jobs)
 
     def advance(self, step: Step | Basis) -> None:
-        """The local update of all users."""
+        """Make the local update of all users."""
         before = self.begun if self.component.forgets else self.batches
         move: Callable[..., tuple[Array, Array]] = self.component.move
         self.batches = before.map(partial(_fitted, partial(move, step=step))).keep(self.n_jobs)

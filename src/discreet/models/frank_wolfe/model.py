@@ -41,13 +41,13 @@ from discreet.validation import Count, Positive, positive
 LossName: TypeAlias = Literal["squared", "logistic"]
 Eigensolver: TypeAlias = Literal["dense", "oja"]
 
-ENERGY_SHARE, LENGTH_SHARE = 0.05, 0.01  # of the budget: single numbers, of which the noise matters little
+ENERGY_SHARE, LENGTH_SHARE = 0.05, 0.01  # of the budget: for single numbers, whose noise matters little
 MOST_STEPS = 20
-MOST_DENSE = 4000  # items whose covariance is released whole, unless it is asked for
-LARGEST_DENSE = 1 << 14  # items whose covariance can be released whole: 2 GiB
+MOST_DENSE = 4000  # the most items whose covariance is released as a matrix by default
+LARGEST_DENSE = 1 << 14  # the most items whose covariance can be released as a matrix: 2 GiB
 NO_BOUND = 1e100  # longer than any row
-SMALL = 1000  # items whose exact covariance is formed: it is quicker then
-RADIUS = 2.0  # times the largest singular value of the ratings, scaled up to the whole matrix
+SMALL = 1000  # the most items for which forming the exact covariance is faster
+RADIUS = 2.0  # times the largest singular value of the ratings, rescaled to the full matrix
 
 
 class FrankWolfeModel(Model):
@@ -55,12 +55,12 @@ class FrankWolfeModel(Model):
 
     Attributes:
         item_factors_: The vectors v_t, one column each; scaled for users' regressions, if steps are corrective.
-        steps_: What users need to compute their coefficients: eta_t and eta_t k / lambda_t for each step; for a
-            corrective step, how much of the ratings it left unexplained.
+        steps_: What users need to compute their coefficients: eta_t and eta_t k / lambda_t of each step; for a
+            corrective step, the sum of squared residuals after it.
         radius_: k, the nuclear norm that the steps assume; 0 for corrective steps.
         row_norm_: L, the largest length of a user's row.
         centre_: The expected rating before anything is known about the user or the item.
-        shrinkage_: How many ratings equal to `centre_` are added to a user's own mean; None if means are not used.
+        shrinkage_: The number of pseudo-ratings equal to `centre_` in a user's own mean; None if means are not used.
     """
 
     steps_: Array
@@ -73,12 +73,12 @@ class FrankWolfeModel(Model):
 
     @property
     def _corrective(self) -> bool:
-        """Whether users fit all directions again with each new one."""
+        """Whether users refit all directions with each new one."""
         return False
 
     @property
     def _centered(self) -> bool:
-        """Whether users have offsets of their own. Ratings of a logistic loss are about the middle of the range."""
+        """Whether users have their own offsets. With logistic loss, ratings are relative to the middle of the range."""
         return self.centre and self.loss == "squared"
 
     def _centering(self, value_range: tuple[float, float], row_norm: float) -> Centering:
@@ -88,7 +88,7 @@ class FrankWolfeModel(Model):
         return Centering.of(value_range, row_norm, centre=self.centre)
 
     def _component(self, centering: Centering, value_range: tuple[float, float]) -> Local | Corrective:
-        """What users do."""
+        """What users compute."""
         loss = Loss(value_range[1] - value_range[0] if self.loss == "logistic" else None)
         if self._corrective:
             return Corrective(loss, centering.centre, centering.shrinkage)
@@ -178,7 +178,7 @@ class DPFrankWolfe(FrankWolfeModel, PrivateModel):
         step: "corrective", or "constant", as in the paper, but with C.
         centre: Whether rows are taken about users' own means, which is local and free; False for centered data.
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
+        n_jobs: Number of threads, as in scikit-learn. The result is the same for any number.
     """
 
     _in_spark: ClassVar[bool] = True
@@ -238,15 +238,15 @@ class DPFrankWolfe(FrankWolfeModel, PrivateModel):
 
     @property
     def _releases_means(self) -> bool:
-        """Whether what users' own means are shrunk to is released; otherwise it is the middle of the range."""
+        """Whether the center that users' means are shrunk to is released; otherwise it is the middle of the range."""
         return self._centered
 
     def _n_releases(self) -> int:
-        """How many directions are found."""
+        """The number of directions to find."""
         return self.n_steps or min(max(round(10 * math.sqrt(self._mu())), 1), MOST_STEPS)
 
     def _rule(self, n_items: int, centering: Centering) -> Schedule | Correction:
-        """How steps are made."""
+        """The rule for steps."""
         fill, clip = self._fill(n_items), float(self.residual_clip or centering.row_norm)
         if self._corrective:
             return Correction.of(n_items, fill, clip, centering.shrinkage)
@@ -258,10 +258,10 @@ class DPFrankWolfe(FrankWolfeModel, PrivateModel):
         return {"bounds": ", ".join(words) + ", given"} if words else {}
 
     def _direction(self, residuals: Products, rule: Schedule | Correction) -> tuple[Direction, Array | None]:
-        """The leading direction, from one release or `oja_steps` and one more; and the covariance's diagonal, if any.
+        """The leading direction, from 1 or `oja_steps` + 1 releases, and the diagonal of the covariance, if released.
 
-        The dense release is the sum over users of A_i^T A_i: sensitivity C^2, or sqrt(2) times that. `rule.which` ends
-        the labels of releases that are charged differently from those of other steps.
+        The dense release is the sum over users of A_i^T A_i: sensitivity C^2, or sqrt(2) times that. `rule.which` is
+        the suffix of labels of releases that are charged differently from those of other steps.
         """
         if self._solver(residuals.size) == "oja":
             labels = PRODUCT + rule.which, ENERGY + rule.which
@@ -283,17 +283,17 @@ class DPFrankWolfe(FrankWolfeModel, PrivateModel):
         most_users = max(DENSE_CELLS // n, 1) if self._solver(n) == "dense" else None
         users = Users.of(ratings, self._component(centering, value_range), most_users, self.n_jobs)
 
-        def residuals() -> Products:  # of users now, shortened to C, so that one moves a release by C^2
+        def residuals() -> Products:  # users' residuals, clipped to norm C, so one user moves a release by at most C^2
             return Products(releaser, users.batches, residuals_of, n, rule.clip * rule.clip)
 
         for t in range(last + 1):
             if not rule.before(residuals()):
-                break  # decided by releases: the rest of the plan is not spent
+                break  # a decision by releases: the rest of the plan is not spent
             direction, diagonal = self._direction(residuals(), rule)
             step = rule.step(direction)
             if t == 0 and diagonal is not None:
-                popularity = diagonal  # items that are rated often, and not all alike
-            if t < last:  # the last step is made when users are folded in
+                popularity = diagonal  # it is large for items with many and varied ratings
+            if t < last:  # the last step is made only when users are folded in
                 users.advance(step)
         vectors, numbers, radius = rule.kept()
         return {
@@ -320,10 +320,10 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
         n_steps: The number of steps.
         radius: k, the largest nuclear norm; by default twice the largest singular value of the ratings, scaled up to
             the whole matrix.
-        step: "line-search": as far as the loss falls, at most the whole way. "classic": eta = 2 / (t + 2).
+        step: "line-search": the step size in [0, 1] with the least loss. "classic": eta = 2 / (t + 2).
         loss: "squared" or "logistic".
         centre: Whether rows are taken about users' own means.
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     n_steps: Count = 20
@@ -384,7 +384,7 @@ def _exactly_leading(ratings: Interactions, residuals: Array, n_jobs: int | None
 
 
 def _line_search(local: Local, row: Prepared, fitted: Array, atom: Array) -> float:
-    """How far on the way to the atom the loss is least, between 0 and 1: its derivative rises."""
+    """The step size in [0, 1] toward the atom with the least loss, which is convex."""
     change = atom - fitted
 
     def derivative(size: float) -> float:

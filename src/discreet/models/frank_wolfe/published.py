@@ -50,7 +50,7 @@ class PublishedDPFrankWolfe(PublishedModel, DPFrankWolfe):
         loss: "squared" or "logistic".
         centre: Whether rows are taken about users' own means; not in the paper.
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     _error = "the printed noise does not pay for residuals as long as 2 L, nor for more than one call of Oja's method"
@@ -91,11 +91,11 @@ class PublishedDPFrankWolfe(PublishedModel, DPFrankWolfe):
         return check_budget(true_plan(releases, self.adjacency), n_items)
 
     def _lengths(self) -> list[tuple[float, str]]:
-        """How long residuals can be at each release: L, sqrt(2) L, 2 L, 2 L, ...; and how the release's label ends.
+        """Bounds on residuals at each release, L, sqrt(2) L, 2 L, 2 L, ..., and the suffixes of its label.
 
-        At the first one nothing is fitted, and A_i = -x_i. The first step does not lead away from a user's ratings:
-        Y_i . x_i >= 0 (with the squared loss). Later ones may. As C, these lengths shorten nothing, but the guarantee
-        does not rely on that.
+        At first nothing is fitted, and A_i = -x_i. With the squared loss, the first step does not lead away from a
+        user's ratings: Y_i . x_i >= 0. Later steps may. Used as C, these bounds clip nothing, but the guarantee does
+        not rely on that.
         """
         count, second = self._n_releases(), math.sqrt(2) if self.loss == "squared" else 2.0
         units = [(1.0, ", first"), (second, ", second"), *[(2.0, "")] * count][:count]

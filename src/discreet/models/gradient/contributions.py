@@ -1,8 +1,8 @@
 """The private side of gradient methods: what users compute from their own ratings and public numbers.
 
-In projected descent, a user's iterate is y = c V^T, V being the directions of the last step, so their coefficients c
-are all that they need. These come from replaying the public steps, in training and in serving. Rows are multiplied one
-by one, so that no user's rounding depends on the others.
+In projected descent, a user's iterate is y = c V^T, where V has the directions of the last step, so their coefficients
+c are all that is needed. Training and serving compute c by replaying the public steps. Rows are multiplied one by one,
+so that no user's rounding depends on the others.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from discreet.models.gradient.estimate import Step, nothing
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
-EXTRA_ITEMS = 2  # more than a user has rated, in the size of their steps
-VECTOR_PENALTY = 2.0  # of a user's regression in stochastic gradient descent
-SERVING_ENTRIES = 1 << 17  # of dense rows, in memory at a time and thread
+EXTRA_ITEMS = 2  # counted in addition to a user's own in the size of their steps
+VECTOR_PENALTY = 2.0  # penalty of a user's regression in stochastic gradient descent
+SERVING_ENTRIES = 1 << 17  # numbers in the dense rows that each thread has in memory
 
 
 @dataclass(frozen=True)
 class Descent:
     """What users do in each step: z = y - eta P(y - x), and y = z V diag(gains) V^T. For training and for fold-in.
 
-    P keeps the items that a user rated, x are their centered ratings. Only the part of P(y - x) along V counts in y.
-    So eta, which is `size` (below 2) for full rows, is longer by as much as P shortens V: it is divided by
-    |P V|^2 + 2 r / n, for r directions of n items, as if they had rated two more, where that is below 1. (|P V|^2 is
-    no less than the largest eigenvalue of V^T P V, so that steps do not overshoot.)
+    P keeps the items that a user rated, and x are their centered ratings. Only the part of P(y - x) along V counts in
+    y, and P shortens V. To make up for that, eta, which is `size` (below 2) for full rows, is divided by |P V|^2 + 2 r
+    / n, for r directions of n items, where that is below 1: as if two more items were rated. (|P V|^2 is at least the
+    largest eigenvalue of V^T P V, so that steps do not overshoot.)
     """
 
     size: float
     n_items: int
     centering: Centering
-    steps: Sequence[Step] = ()  # public, so far
+    steps: Sequence[Step] = ()  # the public steps so far
 
     def blocks(self, ratings: Interactions, place: Array) -> Iterator[UserBatch]:
         """The users' centered rows, some at a time, so that their dense rows fit in memory.
@@ -51,7 +51,7 @@ class Descent:
             yield on_items(self.centering.entries, place, part)
 
     def eta(self, part: UserBatch, step: Step) -> Array:
-        """How far each user goes, V being the directions of this step."""
+        """Each user's step size, for the directions V of this step."""
         if not len(step.gains):
             return np.full(len(part.counts), self.size)
         squares = (step.vectors**2).sum(axis=1)
@@ -71,16 +71,16 @@ class Descent:
         return own, rows, change
 
     def rows(self, part: UserBatch) -> Array:
-        """The rows z of some users after all steps: all that the next one needs to know of them."""
+        """The rows z of some users after all steps, from which the next step is computed."""
         _, rows, change = self.replay(part)
         rows[part.owners, part.indices] -= change
         return rows
 
-    # What `ReplayFoldIn` asks of steps; the columns are the directions of the last one.
+    # The interface of `Steps` for `ReplayFoldIn`; the columns are the directions of the last step.
 
     @property
     def most_users(self) -> int:
-        """As many as have dense rows of `SERVING_ENTRIES` together."""
+        """As many as have `SERVING_ENTRIES` numbers in their dense rows."""
         return max(SERVING_ENTRIES // self.n_items, 1)
 
     def coefficients(self, row: Prepared) -> Array:
@@ -92,11 +92,11 @@ class Descent:
         offsets = self.centering.offset_shares(part.values)
         about = part.values.astype(np.float64) - self.centering.centre - offsets.sum()
         loads = self._shares(part.indices) @ aim
-        # A rating counts by itself, and by its part in the offset, which is subtracted from every rating.
+        # A rating counts directly, and through its part in the offset, which is subtracted from every rating.
         return np.asarray(loads * (about + offsets.sum()) + offsets * (1 - loads.sum()))
 
     def _shares(self, indices: Array) -> Array:
-        """What one user's coefficients are sums of: (ratings, rank), to be multiplied by their centered ratings."""
+        """The derivatives of one user's coefficients with respect to their centered ratings, (ratings, rank)."""
         part = UserBatch(np.array([0, len(indices)]), indices, np.zeros(len(indices)))
         own, before = np.zeros((len(indices), 0)), nothing(self.n_items)
         for step in self.steps:
@@ -106,7 +106,7 @@ class Descent:
         return own
 
     def describe(self) -> Description:
-        """The directions of all steps but the last, which are the columns; and the transitions of coefficients."""
+        """Directions of all steps but the last, whose directions are the columns, and transitions of coefficients."""
         steps = self.steps
         settings = {
             "rule": "descent",
@@ -120,7 +120,7 @@ class Descent:
         return settings, {"steps": np.hstack(earlier)}, {"transitions": np.concatenate([np.zeros(0), *carried])}
 
     def with_tables(self, tables: dict[str, Array]) -> Descent:
-        """The same with other directions."""
+        """A copy with other directions."""
         every = np.hstack([tables["steps"], tables["columns"]]).astype(np.float64)
         ends = np.cumsum([len(step.gains) for step in self.steps])[:-1]
         pairs = zip(self.steps, np.split(every, ends, axis=1), strict=True)
@@ -128,7 +128,7 @@ class Descent:
 
 
 def extra_room(step: Step) -> float:
-    """What `EXTRA_ITEMS` more items would add to |P V|^2; those that no direction has do not count."""
+    """What `EXTRA_ITEMS` more items would add to |P V|^2; items without loadings do not count."""
     squares = (step.vectors**2).sum(axis=1)
     return EXTRA_ITEMS * float(squares.sum()) / max(int(np.count_nonzero(squares)), 1)
 
@@ -139,7 +139,7 @@ def _times(rows: Array, matrix: Array) -> Array:
 
 
 def _along(part: UserBatch, entries: Array, step: Step) -> Array:
-    """Sparse rows times V: row by row, entry by entry."""
+    """Sparse rows times V, computed row by row, entry by entry."""
     table = csr_array((entries, part.indices, part.indptr), shape=(len(part.counts), len(step.vectors)))
     return np.asarray(table @ step.vectors)
 
@@ -148,14 +148,14 @@ def _along(part: UserBatch, entries: Array, step: Step) -> Array:
 
 
 def user_ridge(factors: Array, shrinkage: float) -> Ridge:
-    """A user's own regression; the first column of the factors are biases."""
+    """A user's own regression; the first column of the factors has the biases."""
     return Ridge(factors[:, 1:], factors[:, 0], Penalty(VECTOR_PENALTY), offset_penalty=shrinkage)
 
 
 def own_gradient(ridge: Ridge, mean: float, unit: float, part: UserBatch) -> tuple[Array, Array]:
-    """The gradients of some users: the x_j, and a = (1, u) / |(1, u)|.
+    """Some users' gradients: the x_j, and a = (1, u) / |(1, u)|.
 
-    A user's rows are e_j (1, u), with e_j what their own regression leaves of rating j, about a mean and in a unit.
+    A user's rows are e_j (1, u), where e_j is the residual of rating j in their own regression, in the given unit.
     """
     left, targets = np.zeros(len(part.indices)), (part.values.astype(np.float64) - mean) / unit
     vectors = ridge.solve(part.indptr, part.indices, targets, residuals=left)[1]

@@ -1,4 +1,4 @@
-"""The public side of gradient methods: which directions to keep, and how much of each; steps along noisy gradients."""
+"""The public side of gradient methods: which directions to keep and how to scale them; steps along noisy gradients."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from discreet.parallel import single_threaded_blas
 from discreet.privacy.releaser import clear_of, edge_of_rows, without_noise
 from discreet.typing import Array
 
-FORGET, FORGET_SQUARES = 0.9, 0.99  # of earlier gradients and of their squares, in each step of Adam
-DECAY = 1.5  # of vectors, relative to the learning rate
-COMPLETIONS = 8  # of a diagonal
-LONGER = 0.3  # of what chance among users adds to the edge: its tails are longer than those of drawn noise
+FORGET, FORGET_SQUARES = 0.9, 0.99  # decay rates of averages of gradients and of squared gradients in Adam
+DECAY = 1.5  # weight decay of vectors, relative to the learning rate
+COMPLETIONS = 8  # iterations that complete a diagonal
+LONGER = 0.3  # extra share of what sampling variation adds to the edge: its tails are heavier than the noise's
 
 
 @dataclass(frozen=True)
@@ -24,20 +24,20 @@ class Step:
     """A projection on the nuclear-norm ball, for rows: z -> z V diag(gains) V^T."""
 
     vectors: Array  # V, orthonormal columns
-    gains: Array  # what is left of each singular value, relative to it: between 0 and 1
+    gains: Array  # the factor of each singular value, between 0 and 1
 
 
 def nothing(n_items: int) -> Step:
-    """Where descent starts: at zero."""
+    """The start of descent: zero."""
     return Step(np.zeros((n_items, 0)), np.zeros(0))
 
 
 def project(moment: Array, edge: float, radius: float | None, chance: Array) -> Step:
-    """The projection of rows with this second moment, which has noise whose eigenvalues end at `edge`.
+    """The projection of rows with this second moment, whose noise has eigenvalues up to `edge`.
 
     With a radius, rows are projected on the nuclear-norm ball: their singular values, the roots of the eigenvalues, are
-    all lowered by the same amount until they add up to it. Without one, each direction that stands out is kept as far
-    as it predicts a row (`predictive`).
+    all lowered by the same amount until they add up to it. Without one, each direction that stands out is scaled by how
+    well it predicts a row (`predictive`).
     """
     n = len(moment)
     k = min(MOST_DIRECTIONS, max(n // 2, 1))
@@ -51,17 +51,17 @@ def project(moment: Array, edge: float, radius: float | None, chance: Array) -> 
 
 
 def predictive(moment: Array, edge: float, most: int, chance: Array) -> Step:
-    """Directions of what entries have in common; gains are the eigenvalue without what single entries add, over all.
+    """Directions of what entries have in common. A gain is the eigenvalue without single entries' variation, over all.
 
-    What varies by single entries, such as which of them are rated, is on the diagonal only. So the diagonal is replaced
-    by that of the directions that stand out, several times (Zhang, Cai and Wu 2022). The rest counts as noise: of the
-    mechanism, whose eigenvalues end at `edge`, and of which items users happened to rate, which may be larger where
-    there is little of the former (`edge_of_rows`). The margin on the latter applies in the second half only: before,
-    the rest still contains directions.
+    Variation of single entries, such as which of them are rated, is on the diagonal only. So the diagonal is replaced
+    by that of the directions that stand out, several times (Zhang, Cai and Wu 2022). The residual counts as noise: that
+    of the mechanism, whose eigenvalues end at `edge`, and sampling variation of which items users happened to rate,
+    which may be larger if the former is small (`edge_of_rows`). The margin on the latter applies only in the second
+    half of iterations, since before, the residual still contains directions.
 
-    Of few items that many users have rated, the rest is more than chance. By chance, entry jk varies by at most the sum
-    of z_j^2 z_k^2 over users, in variance. `chance` has the sum over k of that, or a bound: as no row z is longer than
-    C, C^2 times the diagonal.
+    With few items that many users have rated, the residual exceeds sampling variation: the variance of entry jk is at
+    most the sum of z_j^2 z_k^2 over users. `chance` has the sum over k of this, or a bound: C^2 times the diagonal, as
+    no row z is longer than C.
     """
     n, common = len(moment), moment.copy()
     limits, kept = np.maximum(np.diag(moment), 0), 1
@@ -78,17 +78,17 @@ def predictive(moment: Array, edge: float, most: int, chance: Array) -> Step:
         values, vectors = values[:kept], vectors[:, :kept]
         np.fill_diagonal(common, np.minimum((vectors**2 * values).sum(axis=1), limits))
     true = without_noise(values, level)
-    believed = true - level**2 / (4 * true)  # of it, times the squared cosine
+    believed = true - level**2 / (4 * true)  # the eigenvalue times the squared cosine
     along = np.maximum((vectors * (moment @ vectors)).sum(axis=0), true)
     return Step(vectors, believed / along)
 
 
 @dataclass
 class Adam:
-    """Steps along gradients, each number in units of its own recent size (Kingma and Ba 2015).
+    """The Adam optimizer (Kingma and Ba 2015), with decoupled weight decay of vectors (Loshchilov and Hutter 2019).
 
-    Vectors decay beside that (Loshchilov and Hutter 2019): what gradients do not keep up, because it is noise or chance
-    among few users, goes to zero. The first column, of biases, does not decay.
+    Without a persistent gradient, because it is noise or sampling variation among few users, a vector decays to zero.
+    The first column, of biases, does not decay.
     """
 
     rate: float

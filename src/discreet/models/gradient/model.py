@@ -38,13 +38,13 @@ from discreet.validation import Count, Positive, Seed
 POPULARITY, MOMENT = "item popularity", "second moment of gradient steps"
 GRADIENT = "item gradient over a sample of users"
 POPULARITY_SHARE = 0.05  # of mu^2
-FEW_ITEMS = 500  # of which all are used, whether frequent or not
-START = 0.3  # the length of an item's vector at the start, in the unit of the ratings
-LATER = 0.5  # of the steps, whose factors are averaged
+FEW_ITEMS = 500  # in catalogs up to this size, all items are used
+START = 0.3  # norm of an item's initial vector, in the unit of the ratings
+LATER = 0.5  # the share of steps after which factors are averaged
 
 
 class DescentModel(Model):
-    """The steps that a model of descent keeps, and how a user replays them; private or not."""
+    """What private and exact models of projected descent share: the steps, and how a user replays them."""
 
     step_size: float
     n_steps: int
@@ -62,7 +62,7 @@ class DescentModel(Model):
             raise DataError(f"step_size: below 2 is needed, or steps overshoot more and more, not {self.step_size!r}")
 
     def _learned(self, descent: Descent, place: Array, popularity: Array) -> dict[str, Any]:
-        """Learned attributes, from public steps of the items that have a place."""
+        """Learned attributes, from public steps on the items that have a place."""
         steps, centering, ranks = descent.steps, descent.centering, [len(step.gains) for step in descent.steps]
         vectors = np.where(place[:, None] >= 0, np.hstack([step.vectors for step in steps])[place], 0.0)
         return {
@@ -100,13 +100,14 @@ class DPGradientDescent(DescentModel, PrivateModel):
 
     Minimizes |P(Y - X)|^2 / 2 over matrices Y whose singular values add up to at most `radius`. P keeps the entries
     that users have rated; x_i are a user's ratings less their own mean, scaled down to a length of at most `row_norm`.
-    What own means are shrunk to is released first (docs/proofs/own-mean.md); of more than 500 items the popularity is,
-    too, and descent is on the frequent ones, at most 4,000. Others are predicted by the user's own mean. In each of T =
-    `n_steps` steps a user computes, on their own side, z = y - eta P(y - x), with eta = `step_size`, or more if they
-    have rated few items (`Descent`). Released is the sum of z z^T, where z is shortened to C = `clip` as a whole, with
-    symmetric noise: a user moves it by at most C^2 (add-remove), or sqrt(2) C^2 (replace), in the Frobenius norm. Its
-    eigenvectors V and the roots of its eigenvalues, lowered to fit in the ball, give the gains; then y = z V
-    diag(gains) V^T, on the user's side again. docs/proofs/gradient-descent.md has the proof.
+    What own means are shrunk to is released first (docs/proofs/own-mean.md). With more than 500 items, popularity is
+    released, too, and descent is on the most frequent items, at most 4,000; others are predicted by the user's own
+    mean. In each of T = `n_steps` steps a user computes, on their own side, z = y - eta P(y - x), with eta =
+    `step_size` or more if they have rated few items (`Descent`). The sum of z z^T is released with symmetric noise,
+    where z is clipped to norm C = `clip` as a whole: a user moves it by at most C^2 (add-remove), or sqrt(2) C^2
+    (replace), in the Frobenius norm. Its eigenvectors V, and the roots of its eigenvalues, lowered to fit in the ball,
+    give the gains; then y = z V diag(gains) V^T, on the user's side again. docs/proofs/gradient-descent.md has the
+    proof.
 
     A user's prediction is their own mean and y after the last step; new users replay the public steps. No user's row is
     kept: their state is their coefficients on public directions, at most 64 or half of the items.
@@ -123,14 +124,15 @@ class DPGradientDescent(DescentModel, PrivateModel):
         delta: The delta of the budget, a constant well below 1 / the number of users.
         n_steps: T, the number of steps, which share the budget.
         step_size: eta for full rows, below 2; public.
-        radius: The sum of singular values, public. By default there is none: each step keeps the directions that stand
-            out of the noise, as far as they predict a row (`discreet.models.gradient.estimate.predictive`).
+        radius: The bound on the sum of singular values, public. By default there is none: steps keep the directions
+            that stand out of the noise, scaled by how well they predict a row
+            (`discreet.models.gradient.estimate.predictive`).
         row_norm: L, public; by default from the range of ratings and the number of items
             (`discreet.models.centering.public_row_norm`).
         clip: C, public; by default L.
         centre: Whether users subtract their own mean.
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     n_steps: Count = 5
@@ -167,7 +169,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
         users: LocalBlocks[UserBatch] = LocalBlocks(partial(descent.blocks, ratings, place))
         for _ in range(self.n_steps):
             moment = releaser.release(MOMENT, statistic, users, descent.rows)
-            if not descent.steps:  # the share of each item in all ratings, squared: the nearest there is to popularity
+            if not descent.steps:  # each item's sum of squared ratings, as a proxy for popularity
                 rated = np.maximum(np.diag(moment.values), 0) / centering.row_norm**2
             chance = clip**2 * np.maximum(np.diag(moment.values), 0)
             step = project(moment.values, float(noise_edge(moment.std, n)), self.radius, chance)
@@ -177,11 +179,11 @@ class DPGradientDescent(DescentModel, PrivateModel):
 
     @property
     def _releases_means(self) -> bool:
-        """Whether what users' own means are shrunk to is released; otherwise it is the middle of the range."""
+        """Whether the center that users' means are shrunk to is released; otherwise it is the middle of the range."""
         return self.centre
 
     def _popularity(self, releaser: Releaser, ratings: Interactions) -> Noisy | None:
-        """That of all items, by which the frequent ones are chosen; None if there are few items."""
+        """The popularity of all items, by which frequent ones are chosen; None if there are few items."""
         if ratings.n_items <= FEW_ITEMS:
             return None
         statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
@@ -204,10 +206,10 @@ class GradientDescent(DescentModel, NotPrivateModel):
     Args:
         n_steps: The number of steps.
         step_size: eta for full rows, below 2; it is larger for users with few ratings (`Descent`).
-        radius: The sum of singular values. By default there is none: each step keeps the directions that stand out, as
-            far as they predict a row.
+        radius: The bound on the sum of singular values. By default there is none: steps keep the directions that stand
+            out, scaled by how well they predict a row.
         centre: Whether users subtract their own mean.
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     n_steps: Count = 10
@@ -237,16 +239,16 @@ class DPSGD(PrivateModel):
     """Matrix factorization by differentially private stochastic gradient descent (DP-SGD): user-level joint DP.
 
     The model is y_ij = mean + a_i + b_j + u_i . v_j. In each step every user takes part with probability `sample_rate`,
-    by a secret coin of their own. A user who does solves their own ridge regression for a and u,
+    by an independent and secret coin. A user who does solves their own ridge regression for a and u,
 
         sum over their items of (y_j - mean - b_j - a - u . v_j)^2 + shrinkage a^2 + 2 |u|^2
 
     (in units of a quarter of the range), on their own side; mean and shrinkage come from two releases over samples
     before the first step (docs/proofs/own-mean.md). Their gradient, the residuals e_j times (1, u), a row for each of
-    their items, is shortened to `clip` as a whole: its sum over the sample, with Gaussian noise, is released, once for
-    each step. So one user moves a release by at most `clip`, and only if they are in the sample, which makes it
-    cheaper. The noise is found by a privacy-loss distribution accountant. Steps follow Adam (Kingma and Ba 2015),
-    vectors decay, and the model is the mean of the later ones' factors. docs/proofs/sgd.md has the proof.
+    their items, is clipped to norm `clip` as a whole. Its sum over the sample, with Gaussian noise, is released, once
+    for each step. So one user moves a release by at most `clip`, and only if they are in the sample, which makes it
+    cheaper. The noise is calibrated with a privacy-loss distribution accountant. Steps follow Adam (Kingma and Ba
+    2015), vectors decay, and the model averages the factors of later steps. docs/proofs/sgd.md has the proof.
 
     A ledger that pays for it must be new, or have filter="renyi". Sampling is accounted for add-remove adjacency only.
 
@@ -263,10 +265,10 @@ class DPSGD(PrivateModel):
         n_steps: The number of steps.
         sample_rate: The probability that a user takes part in a step; with 1, all users do.
         clip: The bound of a user's gradient, in units of a quarter of the range of ratings; public.
-        learning_rate: The size of the first steps, in that unit; later steps shrink, down to a tenth.
+        learning_rate: The size of the first steps, in that unit; later steps shrink to a tenth of it.
         adjacency: "add-remove".
-        random_state: Seed of the vectors at the start; public.
-        n_jobs: Threads, in scikit-learn's meaning.
+        random_state: Seed of the initial vectors; public.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     rank: Count = 4
@@ -293,7 +295,7 @@ class DPSGD(PrivateModel):
         return float(self.sample_rate)
 
     def _noise_mu(self) -> float:
-        """How private each release would be without sampling."""
+        """The mu of each release, without amplification by sampling."""
         return largest_mu(float(self.epsilon), float(self.delta), self._rate, self.n_steps + 2)
 
     def _plan(self, n_items: int) -> Plan:

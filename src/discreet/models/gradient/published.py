@@ -12,9 +12,9 @@ from discreet.privacy import GramSum, Plan, Releaser
 class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
     """Projected gradient descent with the noise that was published: L^2 sqrt(64 T log(1 / delta)) / epsilon.
 
-    It differs from `DPGradientDescent` in nothing else. Rows are shortened to L as a whole; the paper bounds the rated
-    entries only, which bounds nothing once y is filled in. `guarantee_` has the epsilon that the noise truly gives. The
-    parameters are those of `DPGradientDescent`; `epsilon` is what the paper would call epsilon.
+    It is otherwise the same as `DPGradientDescent`. Rows are clipped to norm L as a whole; the paper bounds the rated
+    entries only, which does not bound the row once y is filled in. `guarantee_` has the epsilon that the noise truly
+    gives. The parameters are those of `DPGradientDescent`; `epsilon` is what the paper would call epsilon.
 
     Example:
         >>> import discreet
@@ -35,4 +35,4 @@ class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
         return False
 
     def _popularity(self, releaser: Releaser, ratings: Interactions) -> None:
-        """All items have a place."""
+        """All items are used, so none are chosen by popularity."""

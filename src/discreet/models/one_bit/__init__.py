@@ -1,4 +1,4 @@
-"""One-bit completion: who is above and who below a threshold, learned from noisy bits."""
+"""One-bit matrix completion: which entries are above a threshold, learned from noisy bits."""
 
 from discreet.models.one_bit.model import OneBit, perturb
 

@@ -48,19 +48,19 @@ from discreet.validation import positive, whole
 FLIPPED, SHIFTED = "flipped bits", "bits with noise"
 GRADIENT, OUTPUT, LINEAR_TERM = "gradient", "completed matrix", "linear term of the objective"
 
-NEWTON = 60  # steps of Newton's method between shrinking bounds, at most: bisection alone would need as many
+NEWTON = 60  # the most steps of Newton's method between shrinking bounds: bisection alone would need as many
 CHECK = 10  # steps between two computations of the gap
 INERTIA = 0.23  # share of a step that the next one repeats: the steps converge below sqrt(5) - 2
 PRECISION = 1e-13  # least gap of a fit relative to the size of its objective; rounding takes about a tenth of it
 BISECTIONS = 60
 BACK = 1 - 2.0**-10  # factor that lowers epsilon until the accountant agrees
-GRADIENT_SWEEPS = 50  # of the projection on bounded entries, at most: it follows noise, and need not be precise
+GRADIENT_SWEEPS = 50  # the most sweeps of the projection on bounded entries; it follows noise, and need not be precise
 FINEST = -20  # a gradient is rounded to steps of 2^-20, or to finer ones if that suits the noise
-OUTPUT_RIDGE = 0.5  # by default
-SOLVER = 0.05  # of epsilon, to hide how far from the optimum the solver stops
-ROUNDING = 1e-3  # of epsilon, for what accountants of two kinds of noise lose
-EXTRA_COST = 0.25  # of epsilon: the cost of the ratio of second derivatives with the default ridge, at most
-LEAST_RIDGE = 0.5  # by default, for the probit objective
+OUTPUT_RIDGE = 0.5  # the default ridge of the output mechanism
+SOLVER = 0.05  # share of epsilon to hide how far from the optimum the solver stops
+ROUNDING = 1e-3  # share of epsilon that accounting for two kinds of noise may lose
+EXTRA_COST = 0.25  # share of epsilon that the ratio of second derivatives costs at most, with the default ridge
+LEAST_RIDGE = 0.5  # the least default ridge of the probit objective
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def two_valued(ratings: Interactions, threshold: float | None) -> float:
 
 
 def require_flipped(ratings: Interactions, most: int | None) -> None:
-    """Raise if these cannot be bits from `perturb`, by their range and by which entries there are, both public."""
+    """Raise if the range, or which entries there are (both public), shows that these are not bits from `perturb`."""
     if ratings.value_range != (0.0, 1.0):
         low, high = ratings.value_range or (math.nan, math.nan)
         raise PrivacyError(
@@ -126,12 +126,12 @@ def capped(ratings: Interactions, most: int, seed: int) -> Interactions:
 
 @dataclass(frozen=True)
 class Mechanism(ABC):
-    """Where noise is added: the releases, their costs, and how they are used."""
+    """A way to add noise: the releases, their costs, and how they are used."""
 
     link: Link
     epsilon: float  # of all releases together; as published, what the paper calls epsilon
     delta: float  # of all releases together
-    entries: int  # in how many bits neighbors differ, at most
+    entries: int  # the most bits in which neighbors differ
     alpha: float  # the bound on entries
     gaussian: bool = False  # whether noise is Gaussian; otherwise Laplace
     published: bool = False  # whether the noise is as printed
@@ -142,7 +142,7 @@ class Mechanism(ABC):
 
     on_bits: ClassVar[bool] = False  # whether the noise is on the bits, so that any solver may follow
     why_not: ClassVar[str] = ""  # why there is no guarantee at all, if there is none
-    error: ClassVar[str] = ""  # of the paper
+    error: ClassVar[str] = ""  # what is wrong in the paper
 
     @abstractmethod
     def lines(self) -> tuple[Planned, ...]:
@@ -157,11 +157,11 @@ class Mechanism(ABC):
         raise NotImplementedError
 
     def clarity(self) -> float:
-        """How much a fit says about x near 0, relative to one without noise: the square root of that ratio."""
+        """The square root of a fit's information about x near 0, relative to a fit without noise."""
         return 1.0
 
     def _clarity(self, variance: float) -> float:
-        """At x = 0, derivatives of the loss have the variance of their curvature; noise adds its own."""
+        """At x = 0, the variance of the loss's derivatives equals its curvature; noise adds its own."""
         return 1 / math.sqrt(1 + variance / float(self.link.log_slope(np.zeros(1))[0]) ** 2)
 
 
@@ -222,7 +222,7 @@ class Additive(Mechanism):
 
 
 class NoisyBits(Additive):
-    """mechanism="objective" with the logistic link: bits with noise. 0 and 1 are exact on any grid."""
+    """mechanism="objective" with the logistic link: bits with noise. 0 and 1 are representable on any grid."""
 
     label = SHIFTED
     on_bits = True
@@ -337,7 +337,7 @@ class PerturbedObjective(Mechanism):
         return Planned(LINEAR_TERM, first), *Plan.gaussian(mu, {OUTPUT: 1.0}).lines
 
     def gap(self, n_observed: int) -> float:
-        """The gap at which the fit stops, a function of public numbers."""
+        """The duality gap at which the fit stops, a function of public numbers."""
         return PRECISION * (self.alpha * n_observed * (self.link.sensitivity(self.alpha) + self.noise().scale))
 
     def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
@@ -429,8 +429,8 @@ class StronglyConvex:
     def solve(self, true: TrueBits, linear: Array | float, gap: float) -> Array:
         """A feasible matrix whose F is at most `gap` above the minimum. Private.
 
-        The number of steps has no limit, because reaching it would reveal something. Public numbers show that the gap
-        can be reached.
+        The number of steps has no limit, because reaching a limit would reveal something about the data. Public numbers
+        guarantee that the gap can be reached.
         """
         if gap < PRECISION * self.alpha * len(true.observed) * self.link.sensitivity(self.alpha):
             raise PrivacyError(
@@ -456,7 +456,7 @@ class StronglyConvex:
     def _primal(
         self, at: tuple[Array, Array], signs: Array, linear: Array | float, dual: Array, x: Array
     ) -> tuple[Array, Array]:
-        """X(A) and its observed entries, by Newton's method from a guess, with bisection where it leaves the bounds."""
+        """X(A) and its observed entries, by Newton's method from a guess, with bisection if it leaves the bounds."""
         primal = np.clip(dual / -self.ridge, -self.alpha, self.alpha)
         pull = dual[at] + linear
         low, high = np.full(len(x), -self.alpha), np.full(len(x), self.alpha)
@@ -464,7 +464,7 @@ class StronglyConvex:
             slopes = -signs * self.link.log_slope(signs * x) + self.ridge * x + pull
             low, high = np.where(slopes < 0, x, low), np.where(slopes < 0, high, x)
             aim = x - slopes / (self.link.bend(signs * x) + self.ridge)
-            # Where |x| = alpha and the slope points outwards, Newton's aim is beyond alpha, and x stays there.
+            # Where |x| = alpha and the slope points outwards, Newton's step ends beyond alpha, and x stays at alpha.
             aim = np.where(aim <= -self.alpha, -self.alpha, np.where(aim >= self.alpha, self.alpha, aim))
             aim = np.where((aim < low) | (aim > high), (low + high) / 2, aim)
             moved = float(np.abs(aim - x).max(initial=0.0))

@@ -30,30 +30,30 @@ from discreet.typing import Array
 MEMORY = 10  # number of earlier losses that a step is compared with
 DECREASE = 1e-4  # fraction of the predicted decrease that a step must achieve
 SHORTEST, LONGEST = 1e-10, 1e10  # steps
-SEED = 0  # for the start of subspace iteration, if nothing better is known
-STIFF = 12.0  # times the curvature of the loss: the weight of the term for entries beyond the bound
-MULTIPLIER_ROUNDS = 20  # at most
+SEED = 0  # of the start of subspace iteration, if there is no better one
+STIFF = 12.0  # weight of the term for entries beyond the bound, times the curvature of the loss
+MULTIPLIER_ROUNDS = 20  # the most rounds
 MOST_DENSE = 400  # up to this number of rows or columns, LAPACK finds the largest singular value faster
-UP = 1 + 1e-9  # for the rounding of the largest singular value
-FACTOR_SWEEPS = 12  # over both sides
-FACTOR_RIDGE = 0.1  # times the curvature of the loss, so that rows with few entries have a solution
+UP = 1 + 1e-9  # covers rounding errors in the largest singular value
+FACTOR_SWEEPS = 12  # sweeps over both sides
+FACTOR_RIDGE = 0.1  # ridge, times the curvature of the loss, so that rows with few entries have a solution
 FACTOR_START = 0.1  # initial length of rows, relative to the bound
 EFFECT_ROUNDS = 3  # alternating between effects and matrix
 EFFECT_SWEEPS = (30, 10)  # over the effects, in the first round and in each later one
 EFFECT_PENALTY = 2.0  # 1 / the prior variance of effects of rows and columns
-SHARE = 0.5  # factor for tau if there are effects, which explain part of the matrix
-LEAST_PENALTY = 1e-3  # of users' vectors
-MAX_RANK = 64  # of the matrix: the rest is noise, and too slow for large matrices
-SUBSPACE_SWEEPS = 4  # at most: later steps continue where the last one stopped
+SHARE = 0.5  # factor of tau if there are effects, which explain part of the matrix
+LEAST_PENALTY = 1e-3  # the least penalty of users' vectors
+MAX_RANK = 64  # of the matrix: more would be noise, and too slow for large matrices
+SUBSPACE_SWEEPS = 4  # the most sweeps; later steps continue where the last one stopped
 SETTLED = 1e-3  # iteration stops at this change of squared singular values, relative to the first
-EXTRA_VECTORS = 4  # more than were needed the last time
+EXTRA_VECTORS = 4  # more vectors than were needed the last time
 DENSE_SHARE = 0.4  # from this share of all singular vectors on, LAPACK finds them faster
-FAR = 1e-3  # of the largest singular value: above it, squares of singular values are precise enough
+FAR = 1e-3  # share of the largest singular value above which squared singular values are precise enough
 BLOCK = 1 << 20  # entries of a factored matrix in memory at a time
 PRECISE = 1e-8  # largest gap of a projection, relative to |A|^2
-DYKSTRA_SWEEPS = 500  # at most
+DYKSTRA_SWEEPS = 500  # the most sweeps
 ABOVE = 1.2  # singular values above this many times those of noise are signal
-OUTPUT_SWEEPS = 20  # of the projection after the noise, at most: it need not be precise
+OUTPUT_SWEEPS = 20  # the most sweeps of the projection after adding noise, which need not be precise
 
 
 # -- matrices of low rank, and projections on the nuclear-norm ball and on bounded entries
@@ -141,7 +141,7 @@ def _leading(matrix: Moved, start: Array) -> tuple[Array, Array, Array]:
     basis, before = np.linalg.qr(start)[0], np.zeros(start.shape[1])
     for _ in range(SUBSPACE_SWEEPS):
         basis, triangle = np.linalg.qr(matrix.transposed_times(matrix.times(basis)))
-        squares = np.sort(np.abs(np.diagonal(triangle)))[::-1]  # of the singular values, once it has settled
+        squares = np.sort(np.abs(np.diagonal(triangle)))[::-1]  # squared singular values, once it has converged
         if np.abs(squares - before).max() <= SETTLED * squares[0]:
             break
         before = squares
@@ -261,7 +261,7 @@ def intersection(
 def without_output_noise(noisy: Array, std: float, radius: float, alpha: float) -> Factored:
     """A noisy matrix, projected on the ball and on bounded entries.
 
-    First, singular values are lowered by the largest one of noise alone, about std (sqrt(d1) + sqrt(d2)).
+    First, singular values are lowered by the largest singular value of the noise, about std (sqrt(d1) + sqrt(d2)).
     """
     left, values, right = np.linalg.svd(noisy, full_matrices=False)
     values = np.maximum(values - ABOVE * std * (math.sqrt(noisy.shape[0]) + math.sqrt(noisy.shape[1])), 0.0)
@@ -370,7 +370,7 @@ def minimize(
 
 
 def _descend(problem: Problem, now: Solution, tolerance: float, max_steps: int) -> tuple[Solution, int]:
-    """Spectral projected gradient steps, and how many."""
+    """Make spectral projected gradient steps. Returns the solution and the number of steps."""
     rng = np.random.default_rng(SEED)
     recent, length, steps = [now.value], 1 / problem.loss.curvature, 0
     while steps < max_steps:
@@ -404,7 +404,7 @@ def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs
     observed, loss, length = problem.observed, problem.loss, math.sqrt(bound)
     rng, roots = np.random.default_rng(SEED), np.sqrt(start.values[:rank])
     factors = []
-    for vectors in (start.left, start.right):  # filled up with random columns
+    for vectors in (start.left, start.right):  # padded with random columns
         random = rng.standard_normal((len(vectors), rank - len(roots))) * (FACTOR_START * length / math.sqrt(rank))
         factors.append(np.hstack([vectors[:, :rank] * roots, random]).astype(np.float32))
     by_column = np.lexsort((observed.rows, observed.columns))
@@ -429,7 +429,7 @@ def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs
 
 @dataclass(frozen=True)
 class Effects:
-    """level + rows_i + columns_j: how high entries are, by their row and their column."""
+    """level + rows_i + columns_j: the main effects of an entry's row and column."""
 
     level: float
     rows: Array
@@ -443,7 +443,7 @@ class Effects:
         return np.asarray(self.level + self.rows[rows] + self.columns[columns])
 
     def refined(self, observed: Observed, loss: Loss, x: Array, sweeps: int) -> Effects:
-        """Better effects, given x: one kind after the other, with steps for the largest curvature."""
+        """Better effects, given x: coordinate descent, with steps for the largest curvature."""
         level, rows, columns = self.level, self.rows, self.columns
         bend, penalty = loss.curvature, EFFECT_PENALTY * loss.dispersion
         per_row, per_column = (
@@ -497,8 +497,8 @@ class Completed:
 def default_radius(shape: tuple[int, int], alpha: float, rank: int, *, clarity: float, effects: bool) -> float:
     """The default of tau: alpha sqrt(d1 d2 r), the bound for rank r and entries up to alpha, times clarity^2.
 
-    The less noisy bits say, the more of the fit would be noise. Effects of rows and columns explain part of the matrix,
-    so with them it is half as much.
+    The less informative the noisy bits, the more of the fit would be noise. Effects of rows and columns explain part of
+    the matrix, so with them it is half as much.
     """
     return alpha * math.sqrt(shape[0] * shape[1] * rank) * clarity**2 * (SHARE if effects else 1.0)
 

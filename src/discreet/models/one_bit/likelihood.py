@@ -56,7 +56,7 @@ class Link:
         return np.asarray(np.exp(-0.5 * z * z - log_ndtr(z)) / (self.sigma * math.sqrt(2 * math.pi)))
 
     def bend(self, x: Array) -> Array:
-        """-(log h)''(x), the second derivative of the loss of a 1; of the loss of a 0, at -x."""
+        """-(log h)''(x), the second derivative of the loss of a 1; for a 0, it is the same at -x."""
         if self.name == "logistic":
             return self.density(x)
         slope = self.log_slope(x)
@@ -121,7 +121,7 @@ class FlippedBits:
 
     @property
     def curvature(self) -> float:
-        """As for bits that are not flipped, since -log c has less curvature."""
+        """That of bits without flips, since -log c has less curvature."""
         return self.link.curvature
 
     @property

@@ -58,9 +58,9 @@ PUBLISHED: dict[str, type[Mechanism]] = {  # these two are not private
     "objective, probit": PublishedObjective,
     "output": PublishedOutput,
 }
-_OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"
+_OBSERVED = "who has rated which items, and how many there are: only the values are protected"
 DECLARED = DeclaredNoise("coins tossed where the bits are, as declared by perturbed=True")
-STEPS = 15  # ridge regressions for folding in
+STEPS = 15  # the number of ridge regressions for folding in
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class BitTargets:
 
     link: Link
     threshold: float  # ratings of at least this are ones
-    unit: float  # how much of a rating is 1 of x
+    unit: float  # the rating scale's size of one unit of x
 
     def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
         """The targets of the last regression."""
@@ -89,7 +89,7 @@ class BitTargets:
         for _ in range(STEPS - 1):
             offsets, vectors = ridge.solve(indptr, indices, targets, n_jobs=n_jobs)
             fitted = base + offsets[owners]
-            for k in range(vectors.shape[1]):  # column by column: no user's sum depends on the others
+            for k in range(vectors.shape[1]):  # column by column, so that no user's sum depends on the others
                 fitted += vectors[owners, k] * ridge.columns[indices, k]
             targets = self._lowest(values, fitted)
         return targets
@@ -180,7 +180,7 @@ class OneBit(PrivateModel):
         perturbed: Whether the bits were flipped before, by `perturb` with the same epsilon: no noise is added.
         calibration: "exact", or "published": the published noise, with the epsilon that it truly gives, if any.
         random_state: Seed of the choice of entries; public.
-        n_jobs: Threads, in scikit-learn's meaning, for serving.
+        n_jobs: Number of threads for serving, as in scikit-learn.
     """
 
     mechanism: MechanismName | None = "input"
@@ -409,7 +409,7 @@ class OneBit(PrivateModel):
         return learned, Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals)
 
     def _from_noisy(self, observed: Observed, loss: Loss, ratings: Interactions) -> dict[str, Any]:
-        """All learned attributes. Uses only what is public about `ratings`: which entries there are, and the range."""
+        """All learned attributes. Uses only the public parts of `ratings`: which entries there are, and the range."""
         completed = complete(
             observed,
             loss,
@@ -454,7 +454,7 @@ class OneBit(PrivateModel):
     # Serving
 
     def _unit(self, value_range: tuple[float, float]) -> float:
-        """How much of a rating is 1 of x: scores are the tangent of low + (high - low) h(x), at the threshold."""
+        """The size of one unit of x in ratings: scores are the tangent of low + (high - low) h(x) at the threshold."""
         return (value_range[1] - value_range[0]) * self._link().slope
 
     def _make_fold_in(self) -> FoldIn:
@@ -469,7 +469,7 @@ class OneBit(PrivateModel):
 
     def _x(self, history: Any, targets: Any, on_unknown: OnUnknown) -> Array:
         scores = serving.predict(self, history, targets, on_unknown, clip=False).astype(np.float64)
-        # Scores are in single precision: if nothing is known, they are the threshold in single precision.
+        # Scores are in single precision: without any history, they are the threshold in single precision.
         return np.asarray((scores - float(np.float32(self.threshold_))) / self._unit(self.value_range_))
 
     def predict_proba(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:

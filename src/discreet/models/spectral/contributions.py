@@ -1,7 +1,6 @@
 """The private side of cleansed spectral models: what users compute from their own ratings and public numbers.
 
-A user's sums are added up in the order of their items, so that their row does not depend, to the last bit, on the rows
-that are computed beside it.
+A user's sums are added up in the order of their items, so that no bit of their row depends on other rows.
 """
 
 from __future__ import annotations
@@ -26,26 +25,27 @@ COVARIANCE, WEIGHTS = "weighted covariance of ratings", "weights of the covarian
 
 @dataclass(frozen=True)
 class Cleansing:
-    """How users prepare what is added up, after McSherry and Mironov (2009). Proof: docs/proofs/cleansed-svd.md.
+    """How users compute contributions, after McSherry and Mironov (2009). Proof: docs/proofs/cleansed-svd.md.
 
     A user with c ratings adds c^-1/2 to the count of an item, and c^-1/2 (y_j - their own shrunken mean) to its sum.
-    They subtract the averages that follow and their own shrunken mean, r_j. On the frequent items, of which they have
-    d, they add r r^T / d to the covariance and e e^T / d to the weights, with e_j = 1. Distances from means are clamped
-    to [-clamp, clamp], and their root mean square is at most `spread`. So each contribution is bounded for any c and d.
+    Then r_j is the rating minus the resulting average of the item and the user's own shrunken mean. On the frequent
+    items, of which they have d, they add r r^T / d to the covariance and e e^T / d to the weights, with e_j = 1.
+    Distances from means are clamped to [-clamp, clamp], and their root mean square is at most `spread`. So each
+    contribution is bounded for any c and d.
     """
 
-    centre: float  # what a user's own mean is shrunk to
-    shrinkage: float  # by so many ratings
+    centre: float  # the value that a user's own mean is shrunk to
+    shrinkage: float  # the number of pseudo-ratings of that value
     clamp: float  # B
     spread: float  # Q
 
     @property
     def bound(self) -> float:
-        """The largest root mean square of what is left of a user's ratings."""
+        """The bound on the root mean square of a user's r."""
         return min(self.clamp, self.spread)
 
     def run(self, releaser: Releaser, ratings: Interactions, n_users: float) -> Cleansed:
-        """All releases, and what follows from them. There are about so many users."""
+        """Make all releases, given the approximate number of users. Returns what follows from them."""
         m, users = ratings.n_items, user_batches(ratings)
         counts = releaser.release(COUNTS, VectorSum(m, 1.0, nonnegative=True), users, equal_weights)
         about = partial(on_items, partial(self.left, np.full(m, self.centre)), np.arange(m))
@@ -60,12 +60,12 @@ class Cleansing:
         return Cleansed(averages, counts.values, items, *over_weights(covariance, weights, self.bound**2))
 
     def left(self, averages: Array, part: UserBatch) -> Array:
-        """The r of some users. Sums are over one user's ratings, in their order."""
+        """The r of some users. Sums are over one user's ratings, in order."""
         about = part.values.astype(np.float64) - averages[part.indices]
         about -= (part.row_sums(about) / np.maximum(part.counts + self.shrinkage, 1))[part.owners]
         return np.clip(about, -self.clamp, self.clamp)
 
 
 def weighted(part: UserBatch) -> Array:
-    """Users' values over the root of how many they have."""
+    """Users' values divided by the root of their number."""
     return np.asarray(part.values * equal_weights(part))

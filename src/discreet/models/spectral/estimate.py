@@ -1,6 +1,6 @@
 """The public side of spectral models of ratings: users' directions, and item-item covariances after cleansing.
 
-Everything here is computed from releases. What histories say about taste, for lists, is in `models/taste.py`.
+Everything here is computed from releases. Directions for lists, from histories, are in `models/taste.py`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from discreet.parallel import single_threaded_blas
 from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
 
-TRUST = 4.0  # times a rating's variance: how large the noise of a covariance's eigenvalues may get by dividing
-LEAST_VARIANCE = 0.05  # of an item, relative to the largest covariance
-MOST_COLUMNS = 128  # that similarities are kept in: all of them, for up to so many items
+TRUST = 4.0  # times a rating's variance: how much dividing by weights may amplify the noise of eigenvalues
+LEAST_VARIANCE = 0.05  # the least variance of an item, relative to the largest covariance
+MOST_COLUMNS = 128  # of factored similarities, which are exact for up to this many items
 
 
 def rating_factors(moment: Noisy, items: Array, n_items: int, rank: int | None) -> Array:
     """One vector for each item, for users' ridge regressions; 0 for items that are not chosen.
 
-    Rows have zeros where nothing is rated, and so vary less along a direction than ratings do, by about the share of
-    items that a typical user has rated: a public number. The smaller it is, the more the diagonal says how often items
-    are rated, and the less about how ratings vary: so much of it is replaced by its mean.
+    Rows have zeros for unrated items, and so vary less along a direction than ratings do, by about the share of items
+    that a typical user has rated, a public number. The smaller this share, the more the diagonal reflects how often
+    items are rated, not how ratings vary, and the more of it is replaced by its mean.
     """
     n, matrix = len(items), moment.values.copy()
     fill = min(RATINGS_PER_USER, n) / n
@@ -41,7 +41,7 @@ def rating_factors(moment: Noisy, items: Array, n_items: int, rank: int | None) 
 
 
 def rating_fold_in(factors: Array, base: Array, shrinkage: float | None) -> RidgeFoldIn:
-    """How a user is folded in: their own offset, if rows are centered, and how far they go along each direction."""
+    """How a user is folded in: an offset, if rows are centered, and a coefficient for each direction."""
     return RidgeFoldIn(columns=factors, base=base, penalty=Penalty(PENALTY), offset_penalty=shrinkage)
 
 
@@ -50,21 +50,21 @@ def rating_fold_in(factors: Array, base: Array, shrinkage: float | None) -> Ridg
 
 @dataclass(frozen=True)
 class Cleansed:
-    """What is public after cleansing."""
+    """The public results of cleansing."""
 
     averages: Array  # of all items' ratings
     counts: Array
-    items: Array  # the numbers of those that have a covariance
+    items: Array  # the numbers of the items that have a covariance
     covariance: Array  # of users' centered ratings of each two of these, with noise
     edge: float  # about the largest eigenvalue of that noise
 
 
 def over_weights(covariance: Noisy, weights: Noisy, variance: float) -> tuple[Array, float]:
-    """The covariance divided by its weights, and the edge of the noise that it then has.
+    """The covariance divided by its weights, and the edge of the noise that it has then.
 
-    Weights are taken to be at least what keeps the edge within some ratings' variance: pairs of items that few users
-    have rated are taken to vary independently. Noise whose standard deviation differs by entry has an edge of about
-    twice the largest length of a row of these.
+    Weights have a lower bound that limits this edge to a few ratings' variance, so that the covariance of pairs that
+    few users have rated shrinks to 0. Noise whose standard deviations differ by entry has an edge of about twice the
+    largest norm of a row of these.
     """
     least = weights.std + float(noise_edge(covariance.std, len(weights.values))) / (TRUST * variance)
     divisors = np.maximum(weights.values, least)
@@ -73,7 +73,7 @@ def over_weights(covariance: Noisy, weights: Noisy, variance: float) -> tuple[Ar
 
 
 def similarities(covariance: Array, neighbours: int) -> Array:
-    """Item-item cosines; for each item only those of its nearest neighbors, divided by the sum of their sizes."""
+    """Item-item cosines of each item's nearest neighbors, divided by the sum of their absolute values."""
     least = LEAST_VARIANCE * float(np.abs(covariance).max())
     k = min(neighbours, len(covariance) - 1)
     if k < 1 or not least:
@@ -88,7 +88,7 @@ def similarities(covariance: Array, neighbours: int) -> Array:
 
 
 def factored(matrix: Array) -> tuple[Array, Array]:
-    """Vectors x_j and q_l whose inner products are the matrix: exactly, or for many items as nearly as possible."""
+    """Vectors x_j and q_l whose inner products give the matrix: exactly, or for many items approximately."""
     n = len(matrix)
     with single_threaded_blas():
         right = eigh(matrix.T @ matrix, subset_by_index=[max(n - MOST_COLUMNS, 0), n - 1])[1]

@@ -36,7 +36,7 @@ SHARES: Shares = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of
 
 
 def popularity_share(mu: float) -> float:
-    """The share of mu^2 of the popularity: with more noise, finding the popular items takes more of it."""
+    """The share of mu^2 for popularity: with more noise, finding the popular items needs a larger one."""
     return float(min(max(0.1 * mu**-0.3, 0.05), 0.5))
 
 
@@ -52,28 +52,28 @@ class DPSVD(PrivateModel):
     (add-remove), or sqrt(2), for the last one 2 (replace):
 
     - item popularity, in which each user is a vector of norm 1: 15% of mu^2 at epsilon 1, 8% at 10 (delta 1e-5);
-    - second moment of histories, 60% of the rest: on the most popular items J, as many as the noise allows to tell
-      apart, and without the taste that all users share;
-    - power step, 40%: where histories are short and J has less than half of what is chosen, it tells where many more
-      items stand. Elsewhere, the second moment again, for a better mean.
+    - second moment of histories, 60% of the rest: on the most popular items J, as many as stand out of the noise, and
+      without the taste that all users share;
+    - power step, 40%: where histories are short and J has less than half of all choices, it estimates the directions
+      for many more items. Elsewhere it is the second moment again, whose mean has less noise.
 
-    Eigenvectors q_k are kept if their eigenvalues stand out of the noise, and shrunk by what noise did to them. With
-    variances d_k, and p the direction of common taste, a user's vector is the z that minimizes
+    Eigenvectors q_k are kept if their eigenvalues stand out of the noise, and shrunk by how far the noise has rotated
+    them. With variances d_k, and p the direction of common taste, a user's vector is the z that minimizes
 
         |h - (h.p) p - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2
 
-    where h is the history that is given when recommending, and the score of an item is its prediction. All other items
-    compete by their popularity alone. Where hardly more items are clearly popular than a list has places, there is no
-    taste to be found: popularity is released again, and lists are as good as those of `DPPopularity`.
+    where h is the history given to `recommend`, and the score of an item in J is its prediction. All other items
+    compete by their popularity alone. If hardly more items are clearly popular than a list has places, no taste can
+    be found: popularity is released again, and lists are as good as those of `DPPopularity`.
 
-    **Ratings as graded likes**, with objective="lists". The same after two small releases, of users' means and
-    variances (docs/proofs/own-mean.md), at the same cost in all. An item counts more for a user the higher it is above
+    **Ratings as graded likes**, with objective="lists". The same, after two small releases, of users' means and
+    variances (docs/proofs/own-mean.md), at the same total cost. An item counts more for a user the higher it is above
     their own mean. `predict` gives scores, not ratings.
 
-    **Ratings**, to predict them. Popularity, one second moment, and the two small releases. Rows are the user's ratings
-    less their own shrunken mean, 0 for unrated items, scaled down to a length of at most L = `row_norm`, so that the
-    second moment has the bounds L^2 and sqrt(2) L^2. With variances d_k, now of ratings, relative to that of a single
-    one, a user's a and z minimize
+    **Ratings**, to predict them. Popularity, one second moment, and the two small releases are released. Rows are the
+    user's ratings less their own shrunken mean, 0 for unrated items, scaled down to a length of at most L = `row_norm`,
+    so that the second moment has the bounds L^2 and sqrt(2) L^2. With variances d_k, now of ratings, relative to that
+    of a single one, a user's a and z minimize
 
         sum over their items of (y_j - mean - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + shrinkage a^2.
 
@@ -86,31 +86,31 @@ class DPSVD(PrivateModel):
 
     Args:
         epsilon: The privacy parameter; all of it is spent.
-        delta: The other one: a constant well below 1 / the number of users.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
         objective: What ratings are for: to predict "ratings", or as graded likes for "lists". Implicit feedback is for
             lists.
-        explore: About what share of a list of 20 to fill with items outside J, different ones for different histories.
-            It costs no privacy, but places. For lists.
+        explore: The approximate share of a list of 20 to fill with items outside J, which vary with the history.
+            It costs no privacy, but places in the list. For lists.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
-            by "|"). They are public, cost no privacy, and place items that few users have. For lists.
+            by "|"). They are public, cost no privacy, and help to place items that few users have. For lists.
         rank: The most directions, for ratings; by default as many as stand out of the noise, up to 64.
         row_norm: L, the length of a typical user's centered row of ratings, public; by default from the range of
             ratings and the number of items (`discreet.models.centering.public_row_norm`).
-        centre: Whether users subtract their own mean. Without, for low-rank approximation of a matrix whose zeros mean
-            something, predictions have no offset.
-        max_items: The largest J. Memory grows with its square, time with its cube. A power step has more items.
+        centre: Whether users subtract their own mean. If not, for low-rank approximation of a matrix whose zeros are
+            meaningful, predictions have no offset.
+        max_items: The largest J. Memory grows with its square, time with its cube. Power steps have more items.
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
 
     Attributes:
         popularity_: The released popularity of each item.
-        history_weights_: How much each item counts in a history; 0 for items outside J.
-        exploration_: Public random vectors that spread the items outside J; of no columns if `explore` is 0.
-        n_users_: About how many users there were, from the trace of the second moment (if that was not released, the
-            popularity of the most popular item, which is less). For ratings it counts a user whose row is shorter than
-            L as a part of one.
-        shrinkage_: How many ratings of the mean are added to a user's own, for ratings that are centered; else None.
-        unit_: How far users' ratings spread about their means, for lists from ratings; else None.
+        history_weights_: The weight of each item in a history; 0 for items outside J.
+        exploration_: Public random vectors that spread the items outside J; without columns if `explore` is 0.
+        n_users_: The approximate number of users, from the trace of the second moment (if that was not released, a
+            lower estimate, the popularity of the most popular item). For ratings, a user whose row is shorter than L
+            counts as a part of one.
+        shrinkage_: The number of pseudo-ratings in a user's own mean, for centered ratings; otherwise None.
+        unit_: The standard deviation of ratings about users' means, for lists from ratings; otherwise None.
     """
 
     _in_spark: ClassVar[bool] = True
@@ -138,7 +138,7 @@ class DPSVD(PrivateModel):
 
         Args:
             n_items: The size of the catalog.
-            implicit: Whether it is for implicit feedback; from ratings more is released, at the same cost in all.
+            implicit: Whether it is for implicit feedback. From ratings more is released, at the same total cost.
         """
         self._check_parameters()
         whole("n_items", n_items, 1)
@@ -168,7 +168,7 @@ class DPSVD(PrivateModel):
         return {"features": ", ".join(self.features)} if self.features else {}
 
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
-        # The trace has the noise of so many numbers; in the unit of a user, so that L is 1 here.
+        # The trace has the noise of n numbers. It is in units of one user's row, so L is 1 here.
         items = np.count_nonzero(learned["history_weights_"])
         noise = plan.noise(SECOND_MOMENT, sensitivity=GramSum(1, 1.0).sensitivity(self.adjacency))
         return float(learned["n_users_"] - 3 * noise.std * np.sqrt(items))
@@ -230,7 +230,7 @@ class DPSVD(PrivateModel):
         }
 
     def _make_fold_in(self) -> FoldIn:
-        """Projecting a history on the directions is a ridge regression without a system to solve.
+        """For lists, projecting a history on the directions solves a ridge regression in closed form.
 
         The history is h_j = weights_j / (their norm over the history). With directions q_k of length 1 and variances
         d_k, the z that minimizes |h - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2 has z_k = sqrt(d_k) / (d_k + lam) q_k . h.
@@ -257,7 +257,7 @@ class DPSVD(PrivateModel):
         return not self.implicit_ and self.objective == "ratings"
 
     def _similar_columns(self) -> slice:
-        """The columns of `item_factors_` that say what items are like."""
+        """The columns of `item_factors_` that describe what items are like."""
         if self._predicts_ratings:
             return super()._similar_columns()
         # Popularity is common to all items, and random vectors say nothing.
@@ -279,8 +279,8 @@ class SVD(NotPrivateModel):
     """Completion of ratings by the leading eigenvectors of their second moment. Not private: the twin of `DPSVD`.
 
     Users' rows are centered by their own means, with 0 for items that they have not rated. With q_k the eigenvectors of
-    the sum of the rows' outer products, and d_k how much rows vary along them, relative to how much a single rating
-    varies by itself, a user's a and z minimize
+    the sum of the rows' outer products, and d_k the variance of rows along them, relative to that of a single rating, a
+    user's a and z minimize
 
         sum over their items of (y_j - mean - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + shrinkage a^2.
 
@@ -293,7 +293,7 @@ class SVD(NotPrivateModel):
     Args:
         rank: How many directions; by default up to 64, and half of the items.
         centre: Whether users subtract their own mean.
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     rank: Count | None = None
@@ -323,16 +323,16 @@ class SVD(NotPrivateModel):
 class DPCleansedSVD(PrivateModel):
     """Item averages and the covariance of ratings without them: user-level joint differential privacy.
 
-    After McSherry and Mironov (2009), whose weights protect single ratings; here each user's contribution is bounded
-    as a whole. Users' means and variances are released first (docs/proofs/own-mean.md); they say how a user's own mean
-    is shrunk. With c a user's number of ratings, d that of frequent items, and r what is left of their ratings without
-    their own mean and items' averages, clamped to [-clamp, clamp] and shortened so that its root mean square is at most
-    `spread`, these are released:
+    After McSherry and Mironov (2009), whose weights protect single ratings; here each user's contribution is bounded as
+    a whole. Users' means and variances are released first (docs/proofs/own-mean.md); they determine how a user's own
+    mean is shrunk. With c a user's number of ratings, d that of frequent items among them, and r their ratings minus
+    their own mean and items' averages, clamped to [-clamp, clamp] and shortened so that the root mean square of r is at
+    most `spread`, these are released:
 
     - item counts and sums of ratings: c^-1/2 and c^-1/2 r, with one average for all items; bounds 1 and
-      min(clamp, spread). The averages that follow are shrunk as far as noise hides them;
+      min(clamp, spread). The resulting averages are shrunk according to their noise;
     - for the frequent items by these counts, up to 4,000, the covariance, r r^T / d, and its weights, e e^T / d with
-      e_j = 1 on their items; bounds min(clamp, spread)^2 and 1. Others are predicted by their averages.
+      e_j = 1 on their items; bounds min(clamp, spread)^2 and 1. Other items are predicted by their averages.
 
     Bounds are L2 norms of a user's contribution: the sensitivity for add-remove; for replace sqrt(2) times that, for
     sums of ratings twice. docs/proofs/cleansed-svd.md has the proof. The eigenvectors v_k of covariance / weights that
@@ -360,7 +360,7 @@ class DPCleansedSVD(PrivateModel):
         clamp: B, public; by default two fifths of the range of ratings.
         spread: Public; by default a fifth of that range.
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     predictor: Predictor = "svd"
@@ -405,9 +405,9 @@ class DPCleansedSVD(PrivateModel):
         }
 
     def _make_fold_in(self) -> FoldIn:
-        """With predictor="knn", columns_j . loadings_l is the similarity of j and l, over the sum of j's neighbors'.
+        """With predictor="knn", columns_j . loadings_l is the similarity of items j and l over a sum for j's neighbors.
 
-        Since a user has rated only a share of these, about count / items, the sum over their ratings is scaled up.
+        As a user has rated only a share of these neighbors, about count / items, the sum over their ratings is scaled.
         """
         columns, base = self.item_factors_, self._base
         if self.predictor == "knn":
@@ -424,7 +424,7 @@ class DPCleansedSVD(PrivateModel):
 
 
 def _of_all(rows: Array, items: Array, n_items: int) -> Array:
-    """One row for each item: zeros for all but some."""
+    """One row for each item: zeros for all but the given items."""
     every = np.zeros((n_items, rows.shape[1]), np.float32)
     every[items] = rows
     return every

@@ -35,18 +35,18 @@ Method = Literal["dense", "oja", "block"]
 
 SECOND_MOMENT, PRODUCT, ENERGY = "second moment", "product", "energy"
 ENERGY_SHARE = 0.05  # of the budget, for eigenvalues by Oja's method
-LARGEST_DENSE = 1 << 14  # columns whose second moment can be released whole: 2 GiB
+LARGEST_DENSE = 1 << 14  # the most columns whose second moment can be released as a matrix: 2 GiB
 
 
 class PCANotFitted(NotFitted, NotFittedError):  # type: ignore[misc]  # scikit-learn has no types
-    """The error of the library and of scikit-learn."""
+    """A NotFitted error that scikit-learn recognizes, too."""
 
 
 @dataclass(eq=False, repr=False)
 class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Private principal components: leading eigenvectors of X^T X, where each row of X belongs to one user.
 
-    Rows longer than `row_norm` are scaled down to it. They are taken about the origin: subtract a public mean first, if
+    Rows longer than `row_norm` are scaled down to it. They are not centered: subtract a public mean first, if
     there is one. Three methods, all of them differentially private for the addition, removal or replacement of a whole
     row; r is the number of components, n that of columns, L the row norm:
 
@@ -75,12 +75,12 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         method: "dense", "oja" or "block".
         n_steps: Releases for each component ("oja") or for all of them ("block").
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
+        n_jobs: Number of threads, as in scikit-learn. The result is the same for any number.
 
     Attributes:
         components_: (n_components, n), orthonormal rows, the leading one first.
-        explained_variance_: The eigenvalues of X^T X that go with them, with noise, not below 0. They are sums over
-            rows, not means: how many rows there are is private.
+        explained_variance_: The corresponding eigenvalues of X^T X, with noise, at least 0. They are sums over
+            rows, not means: the number of rows is private.
         guarantee_: The guarantee for the users in the data.
         n_features_in_: n, the number of columns.
         feature_names_in_: The names of the columns, if X was a data frame.
@@ -178,15 +178,15 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return known, np.array(found)
 
     def _rows(self, X: Any, *, reset: bool = False) -> csr_array:
-        """The rows of X, whose columns are remembered (`reset`) or compared with those that were learned from."""
+        """The rows of X. Their columns are remembered (`reset`), or compared with those of the fit."""
         if not isinstance(X, Interactions):
-            # Whether there are any rows, and any numbers that are not finite, is private: neither is an error.
+            # Whether there are any rows or numbers that are not finite is private, so neither raises.
             allowed = {"accept_sparse": "csr", "ensure_all_finite": False, "ensure_min_samples": 0}
             try:
                 X = validate_data(self, X, dtype=np.float64, reset=reset, **allowed)
             except (TypeError, ValueError) as error:
                 raise DataError(f"X: {_without_cells(str(error))}") from None
-            if not issparse(X):  # a zero is a number like others
+            if not issparse(X):  # zeros of dense arrays count as numbers
                 columns = np.broadcast_to(np.arange(X.shape[1]), X.shape).ravel()
                 return csr_array((X.ravel(), columns, np.arange(len(X) + 1) * X.shape[1]), shape=X.shape)
             rows = csr_array(X)
@@ -253,7 +253,7 @@ def _blocks(rows: csr_array, most_users: int | None) -> Iterator[UserBatch]:
 
 
 def _without_cells(message: str) -> str:
-    """What scikit-learn says of a table, without the cells that it quotes, which are private."""
+    """An error message of scikit-learn without the cells that it quotes, which are private."""
     message = re.sub(r"(could not convert string to float): .*", r"\1", message, flags=re.DOTALL)
     return re.sub(r":?\n *(array=)?\[.*\]\.?\n", ". ", message, flags=re.DOTALL).strip()
 

@@ -26,8 +26,8 @@ from discreet.typing import Array
 from discreet.validation import Count, Positive
 
 SECOND_MOMENT = "second moment of ratings"
-DAMPING = 5.0  # ratings at the average that a user's own mean is taken with
-ENTRY_EPSILONS = {COUNTS: 0.105, SUMS: 0.105, WEIGHTS: 0.395, COVARIANCE: 0.395}  # of epsilon, for cleansing
+DAMPING = 5.0  # pseudo-ratings at the average in a user's own mean
+ENTRY_EPSILONS = {COUNTS: 0.105, SUMS: 0.105, WEIGHTS: 0.395, COVARIANCE: 0.395}  # shares of epsilon in cleansing
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -36,9 +36,9 @@ class PublishedDPSVD(PublishedModel):
 
     Users' rows x_i, of length at most L, make W = sum_i x_i x_i^T, which is released with symmetric noise of standard
     deviation L^2 sqrt(64 log(1 / delta)) / epsilon (sensitivity L^2; sqrt(2) L^2 for replace). With V its leading
-    eigenvectors, a user's completed row is scale * x_i V V^T, on their own side. The paper's scale, items over ratings
-    per user, is computed from the data and so would leak; here it is public. The printed noise is several times what
-    (epsilon, delta) takes: `guarantee_` has the epsilon that it truly gives.
+    eigenvectors, a user's completed row is scale * x_i V V^T, computed on their own side. The paper computes the scale,
+    items over ratings per user, from the data, which would leak; here it is public. The printed noise is several times
+    what (epsilon, delta) requires: `guarantee_` has the epsilon that it truly gives.
 
     Example:
         >>> import discreet
@@ -51,11 +51,11 @@ class PublishedDPSVD(PublishedModel):
         delta: What the paper calls delta.
         rank: The number of eigenvectors.
         row_norm: L, public; by default from the range of ratings and the number of items.
-        scale: What projections are multiplied by, public; by default the number of items over 80, or 1 if there are
+        scale: A factor of projections, public; by default the number of items over 80, or 1 if there are
             fewer items.
         centre: Whether users subtract their own mean (free under joint differential privacy).
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     _error = "the noise is too little for neighbors that differ in a user's whole row"
@@ -84,7 +84,7 @@ class PublishedDPSVD(PublishedModel):
         scale = self.scale or max(1.0, n / RATINGS_PER_USER)
         return {
             "item_factors_": (vectors * np.sqrt(scale)).astype(np.float32),
-            # How much of all ratings, squared, is of each item: the nearest there is to popularity.
+            # Each item's sum of squared ratings, as a proxy for popularity.
             "popularity_": (np.maximum(np.diag(moment.values), 0) / centering.row_norm**2).astype(np.float32),
             "global_mean_": float(centering.centre),
         }
@@ -101,7 +101,7 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
     A user's first `max_items` ratings, in a random order, count with weight 1 in sums and counts, with c^-1/2 in the
     covariance and its weights. One rating moves these by at most R, 1, (1 + 2 sqrt 2) B^2 and sqrt 2; each gets noise
     of that times sqrt(2 log(2 / delta')) / epsilon', with its part epsilon', delta' of the budget. The paper was not
-    available: its constants are from memory. For users the sensitivities are, with k = `max_items`, sqrt(k) R,
+    available: its constants are quoted from memory. For users the sensitivities are, with k = `max_items`, sqrt(k) R,
     sqrt(k), sqrt(k) B^2 and sqrt(k) (add-remove). `guarantee_` has what follows.
 
     Example:
@@ -119,7 +119,7 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
         neighbours: How many items predict another, for predictor="knn".
         clamp: B, public; by default two fifths of the range of ratings.
         adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
     """
 
     _error = "its weights and noise protect single ratings, not users"
@@ -131,7 +131,7 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
     def _plan(self, n_items: int) -> Plan:
         check_catalog(n_items, self.rank)
         root = self.max_items**0.5
-        # One rating moves a release by so much, in units of R and B.
+        # How far one rating moves each release, in units of R and B.
         entries = {COUNTS: 1.0, SUMS: 1.0, WEIGHTS: math.sqrt(2), COVARIANCE: 1 + 2 * math.sqrt(2)}
         noise = math.sqrt(2 * math.log(2 * len(entries) / self.delta)) / self.epsilon
         statistics: dict[str, Statistic] = {
@@ -154,7 +154,7 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
 
 @dataclass(frozen=True)
 class PublishedCleansing:
-    """How users prepare what is added up, with weights for single ratings.
+    """How users compute contributions, with weights that protect single ratings.
 
     A user's first `cap` ratings, in a random order, count. With c of them, they add y_j - middle to the sum of an item,
     and 1 to its count. They subtract the averages that follow and their own damped mean, and clamp what is left to
@@ -163,12 +163,12 @@ class PublishedCleansing:
     """
 
     middle: float  # of the range of ratings
-    half: float  # R, half the width of that range
+    half: float  # R, half the width of the range
     clamp: float  # B
     cap: int  # k, the most ratings of a user
 
     def run(self, releaser: Releaser, ratings: Interactions) -> Cleansed:
-        """All releases, and what follows from them."""
+        """Make all releases. Returns what follows from them."""
         n, root = ratings.n_items, self.cap**0.5
         users, some = self.users(ratings), self.users(ratings, max(DENSE_CELLS // n, 1))
         counts = releaser.release(COUNTS, VectorSum(n, root, nonnegative=True), users, _ones)
@@ -190,7 +190,7 @@ class PublishedCleansing:
         return np.clip(part.values.astype(np.float64) - self.middle, -self.half, self.half)
 
     def residuals(self, averages: Array, part: UserBatch) -> Array:
-        """What some users have of sqrt(w) r. Sums are over one user's ratings, in their order."""
+        """Some users' entries of sqrt(w) r. Sums are over one user's ratings, in order."""
         about = part.values.astype(np.float64) - averages[part.indices]
         about -= (part.row_sums(about) / np.maximum(part.counts + DAMPING, 1))[part.owners]
         return np.clip(about, -self.clamp, self.clamp) * _indicators(part)
@@ -201,12 +201,12 @@ def _ones(part: UserBatch) -> Array:
 
 
 def _indicators(part: UserBatch) -> Array:
-    """What some users have of sqrt(w) e."""
+    """Some users' entries of sqrt(w) e."""
     return np.asarray((np.maximum(part.counts, 1) ** -0.25)[part.owners])
 
 
 def item_averages(sums: Noisy, counts: Noisy, half: float) -> Array:
-    """Averages about the middle, pulled to the global one by as many ratings as the noise of a count may stand for."""
+    """Item averages about the middle, shrunk to the global one by as many pseudo-ratings as a count's noise."""
     totals, known = float(sums.values.sum()), np.maximum(counts.values, 0)
     everywhere = np.clip(totals / max(float(known.sum()), counts.std), -half, half)
     return np.asarray(np.clip((sums.values + counts.std * everywhere) / (known + counts.std), -half, half))
