@@ -1,7 +1,7 @@
 """The interface that all models share.
 
 A model learns public things: a vector and a bias for each item, and how a user is folded in. What it needs to know
-about a user is computed from their own history on every call, and then dropped: no model stores anything about users.
+about a user is computed from their own history on every call, and then discarded: no model stores anything about users.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from discreet.privacy.ledger import Ledger
 
 
-_TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
-Learned: TypeAlias = tuple[dict[str, Any], Statement]  # attributes by name, and what they are certified by
+_TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} stands for (1, 5)
+Learned: TypeAlias = tuple[dict[str, Any], Statement]  # attributes by name, and the statement that certifies them
 DERIVED = ("_fold_in", "_ranking", "_scorer_now")  # computed from learned attributes when first needed
 HERE = (*DERIVED, "_checkpoint")  # stays with this object until it learns again, and is not copied
 NOT_PRIVATE = "it was trained without noise, so anyone who has it may learn what individual people did"
 
 
 class Estimator:
-    """What scikit-learn's `clone` and searches ask of an estimator, without importing scikit-learn.
+    """The estimator interface of scikit-learn's `clone` and searches, without importing scikit-learn.
 
     Importing it takes longer than a recommendation from a saved model. Parameters are the arguments of the
     constructor, which stores them under their names.
@@ -77,14 +77,14 @@ class Estimator:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def score(self, X: Any, y: Any = None) -> float:
-        """How well the fitted model does for the users of a table; more is better. See `discreet.evaluate` for more.
+        """The score of the fitted model for the users of a table; higher is better. See `discreet.evaluate` for more.
 
-        Minus the RMSE if the model predicts ratings and the table has them; else recall@20. These are exact numbers: no
+        Minus the RMSE if the model predicts ratings and the table has them; otherwise recall@20. These are exact: no
         guarantee covers a choice made by them, as in `GridSearchCV`. `discreet.tune.search` chooses privately.
 
         Args:
             X: Interactions of users whom the model need not have seen.
-            y: What to predict from X, Interactions of the same users; by default a fifth of X, which is then kept back.
+            y: What to predict from X, Interactions of the same users; by default a fifth of X, which is then held out.
         """
         from discreet.models.scoring import score
 
@@ -94,13 +94,13 @@ class Estimator:
         from sklearn.base import BaseEstimator
 
         tags = BaseEstimator.__sklearn_tags__(self)
-        tags.input_tags.two_d_array = False  # Interactions: cells that are empty, and what is public of them
-        tags.non_deterministic = "epsilon" in self._get_param_names()  # noise
+        tags.input_tags.two_d_array = False  # Interactions have empty cells and public metadata
+        tags.non_deterministic = "epsilon" in self._get_param_names()  # because of noise
         return tags
 
 
 class Model(Estimator):
-    """What every fitted model can do: it knows items, and folds in any user from their own history.
+    """The interface of fitted models, which know items, and fold in any user from their own history.
 
     A history is a mapping {item: rating}, a list of liked items, or a table of many histories. The model stores none.
 
@@ -128,9 +128,9 @@ class Model(Estimator):
         catalogue_: The items, with their public columns.
         item_factors_: One vector for each item, (items, rank).
         item_bias_: One number for each item, in the unit of the ratings.
-        popularity_: The order of items if there is neither a history nor a bias.
+        popularity_: Scores that order items if there is neither a history nor a bias.
         value_range_: The lowest and the highest value.
-        implicit_: Whether there were no values, so that every interaction counts 1.
+        implicit_: Whether interactions had no values, so that each counts as 1.
     """
 
     # What is learned and saved: attributes with a trailing underscore. Subclasses add those whose types they declare.
@@ -242,7 +242,7 @@ class Model(Estimator):
         for name in [name for name in vars(self) if name.endswith("_") or name in HERE]:
             delattr(self, name)
         for name, value in {"catalogue_": catalogue, **learned}.items():
-            if isinstance(value, np.ndarray):  # laid out as it is loaded, because that decides the last bit of sums
+            if isinstance(value, np.ndarray):  # the memory layout after loading, which decides the last bit of sums
                 setattr(self, name, np.ascontiguousarray(value))
                 getattr(self, name).flags.writeable = False
             else:
@@ -286,12 +286,12 @@ class Model(Estimator):
 
     @property
     def n_features_in_(self) -> int:
-        """How many items: what scikit-learn calls the columns of the table that was learned from."""
+        """The number of items, which to scikit-learn are the columns of the table."""
         return len(self.catalogue_)
 
     @property
     def _base(self) -> Array:
-        """What is expected of each item before anything is known about a user, if biases are about the mean rating."""
+        """The predicted value of each item without a history, if biases are relative to the mean rating."""
         return self.item_bias_ + np.float32(self.global_mean_)
 
     @cached_property
@@ -321,7 +321,7 @@ class Model(Estimator):
         return not self.implicit_
 
     def _require_sound(self) -> None:
-        """Raise if results for one user depend on other users on this machine, and that breaks a promise."""
+        """Raise if on this machine one user's results would depend on other users, and the model promises otherwise."""
 
     # Serving
 
@@ -329,8 +329,8 @@ class Model(Estimator):
         return Reader(self.catalogue_, self.value_range_, self.implicit_, on_unknown)
 
     def _user_vectors(self, histories: Interactions, fold_in: FoldIn | None = None) -> tuple[Array, Array]:
-        """Users' offsets and vectors, to go with the columns of `fold_in`, by default that for predictions."""
-        with single_threaded_blas():  # otherwise bits would depend on whether others are being served
+        """Users' offsets and vectors, for the columns of `fold_in`, by default the one for predictions."""
+        with single_threaded_blas():  # otherwise the last bits would depend on whether others are being served
             return (fold_in or self._fold_in).fold_in(histories, self.n_jobs)
 
     def _cold(self) -> tuple[Array, str]:
@@ -394,7 +394,7 @@ class Model(Estimator):
         serving.to_file(path, self.recommend_blocks(history, n, **options))
 
     def predict(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
-        """The value each target would get: a rating within the value range, or a score if the model is for lists alone.
+        """The predicted value of each target: a rating within the value range, or a score of a model for lists alone.
 
         Args:
             history: As for `recommend`.
@@ -409,7 +409,7 @@ class Model(Estimator):
         return serving.predict(self, history, targets, on_unknown)
 
     def embed(self, history: Any, *, on_unknown: OnUnknown = "raise") -> Array:
-        """The user's vector, to go with `item_factors_`; for many users one row each. It is private to that user.
+        """The user's vector, to multiply `item_factors_` with; for many users one row each. It is private to that user.
 
         Args:
             history: As for `recommend`.
@@ -521,9 +521,9 @@ class Model(Estimator):
 
 @contextmanager
 def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) -> Iterator[Interactions]:
-    """A table to learn from, read if needed; in Spark, if it is there and the model can be fitted there.
+    """A table to learn from, read if needed; it stays in Spark if the model can be fitted there.
 
-    A table in Spark has everything that such a model needs of Interactions: what is public, and sums.
+    A table in Spark offers what such a model uses of `Interactions`: public metadata, and sums over users.
     """
     there = isinstance(ratings, SparkInteractions) or is_spark(ratings) or reading.get("engine") == "spark"
     if there and not in_spark:
@@ -546,7 +546,7 @@ def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) ->
 
 
 class NotPrivateModel(Model):
-    """A model without a guarantee, and it says so: a baseline for private models."""
+    """A model without a privacy guarantee, and labeled so: a baseline for private models."""
 
     def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         if ledger is not None:
@@ -581,7 +581,7 @@ def no_guarantee(model: Model, ratings: Interactions) -> Statement:
 
 
 def check_parameters(model: Any) -> None:
-    """Raise unless parameters are what their types say (`validation.check_fields`)."""
+    """Raise unless parameters have their declared types (`validation.check_fields`)."""
     n_threads(getattr(model, "n_jobs", None))
     check_fields(model)
 
@@ -648,7 +648,7 @@ def rich(value: Any) -> Any:
 
 
 def _numbers(array: Array) -> tuple[bytes, Any]:
-    """Type and shape, and the numbers."""
+    """The type and shape, as bytes, and the numbers."""
     return canonical([array.dtype.name, *array.shape]).encode(), little_endian(array).reshape(-1)
 
 

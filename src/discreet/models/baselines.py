@@ -19,7 +19,7 @@ from discreet.typing import Array
 from discreet.validation import Count, NotNegative
 
 POPULARITY, SUMS = "item popularity", "item sums of ratings"
-BOUND = 0.25  # of a user's contribution to the sums, relative to the value range: most are about as long
+BOUND = 0.25  # of a user's contribution to the sums, relative to the value range: the norm of a typical contribution
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -72,7 +72,7 @@ class MeanRating(NotPrivateModel):
 
     Args:
         by: "global", "user", "item" or "both".
-        shrinkage: How many ratings at the global mean are added to each user and item.
+        shrinkage: The number of pseudo-ratings at the global mean for each user and item.
         n_steps: How many times to update both ("both").
         n_jobs: Number of threads for serving, as in scikit-learn.
     """
@@ -173,7 +173,7 @@ class DPMeanRating(PrivateModel):
         n_jobs: Number of threads, as in scikit-learn.
 
     Attributes:
-        shrinkage_: How many ratings of the mean are added to a user's own.
+        shrinkage_: The number of pseudo-ratings at the mean in a user's own mean.
     """
 
     shrinkage_: float = field(init=False)

@@ -34,7 +34,7 @@ Description: TypeAlias = tuple[dict[str, Any], dict[str, Array], dict[str, Array
 
 Work: TypeAlias = Callable[[UserBatch], tuple[Array, Array]]  # offsets and vectors of some users
 
-GRAM_ROWS = 1 << 12  # whose outer products one thread adds up at a time
+GRAM_ROWS = 1 << 12  # rows whose outer products one thread adds up at a time
 LINEAR_PART = 1 << 19  # interactions that one thread adds up at a time
 
 
@@ -57,9 +57,9 @@ class Penalty:
 
 
 def shared_gram(columns: Array, weight: Any, n_jobs: int | None = 1) -> Array | None:
-    """The G of a penalty on the squared scores of all items, weight * X^T X; None without one.
+    """The G of a penalty on the squared scores of all items, weight * X^T X; None without a weight.
 
-    It is added up some rows at a time, in their order: the same for any number of threads.
+    Blocks of rows are added up in order, so it is the same for any number of threads.
     """
     if not weight:
         return None
@@ -82,13 +82,13 @@ class Ridge:
 
     Attributes:
         columns: x_j, one row for each item.
-        base: What is expected of each item before anything is known about the user.
-        penalty: s_i, from the number of their ratings.
+        base: The predicted value of each item without a history.
+        penalty: s_i, a function of the number of ratings.
         gram: G, or None.
-        offset_penalty: The weight of the offset a_i squared; None: there is no offset.
-        prior: One vector p_j for each item: z_i is pulled to the mean of those in row i and of `prior_count` zeros; or
+        offset_penalty: The penalty on the squared offset a_i; None for no offset.
+        prior: One vector p_j for each item: z_i is shrunk to the mean of p_j over row i and `prior_count` zeros; or
             None.
-        prior_count: How many zeros.
+        prior_count: The number of zeros in that mean.
     """
 
     columns: Array
@@ -107,7 +107,7 @@ class Ridge:
     def solve(
         self, indptr: Array, indices: Array, values: Array, *, residuals: Array | None = None, n_jobs: int | None = 1
     ) -> tuple[Array, Array]:
-        """The offsets (rows,) and vectors (rows, k) of a table's rows; `residuals` gets what they leave unexplained."""
+        """The offsets (rows,) and vectors (rows, k) of a table's rows; residuals are written to `residuals`."""
         table, prior = self._tables
         offsets, vectors = kernels.ridge(
             indptr,
@@ -158,7 +158,7 @@ class FoldIn(ABC):
 
     Attributes:
         columns: One vector for each item, (items, rank).
-        base: The score of each item before anything is known about the user.
+        base: The score of each item without a history.
     """
 
     columns: Array
@@ -184,7 +184,7 @@ class FoldIn(ABC):
         )
 
     def with_tables(self, tables: dict[str, Array]) -> Self:
-        """The same with other tables, such as those of `describe` stored with less precision."""
+        """A copy with other tables, such as those of `describe` stored with less precision."""
         changes: dict[str, Any] = tables
         return replace(self, **changes)
 
@@ -199,10 +199,10 @@ class FoldIn(ABC):
 
 
 class Targets(Protocol):
-    """What a regression fits in place of ratings, where the loss is not squared."""
+    """The targets of regressions in place of ratings, for losses that are not squared."""
 
     def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
-        """The targets of the last regression, after those before it."""
+        """The targets of the last regression, which follow from the earlier ones."""
 
     def describe(self, rank: int) -> dict[str, Any]:
         """The "loss", and the "rounds": (k, factor) for a regression on the first k columns times the factor."""
@@ -213,16 +213,15 @@ class RidgeFoldIn(FoldIn):
     """Each user runs a ridge regression (`Ridge`) of their ratings on the columns.
 
     Attributes:
-        penalty: On the vector, from the number of ratings; by default none.
+        penalty: The penalty on the vector, a function of the number of ratings; by default none.
         gram: A quadratic penalty on the vector, or None.
-        offset_penalty: On the offset squared; None: the offset is 0.
-        prior: A vector for each item: z is pulled to the mean of those in the history and of `prior_count` zeros; or
-            None.
-        prior_count: How many zeros.
-        frequent: Which items the model knows: others are left out of the regression, and score 0. None: it knows all.
-        own_mean: Whether other items are scored by the user's own mean of y_l - base_l in place of 0. It is the last
+        offset_penalty: The penalty on the squared offset; None if the offset is 0.
+        prior: One vector for each item: z is shrunk to the mean of the history's ones and `prior_count` zeros; or None.
+        prior_count: The number of zeros in that mean.
+        frequent: A mask of the items that the model knows; others are left out, and score 0. None if it knows all.
+        own_mean: Whether those others are scored by the user's own mean of y_l - base_l instead of 0. It is the last
             number of the vector. Its column, 1 for these items, is not part of the regression.
-        targets: What is fitted in place of ratings, by several regressions one after another; or None.
+        targets: Targets in place of ratings, found by successive regressions; or None.
         double: Whether regressions are in double precision, which tiny penalties need.
     """
 
@@ -243,7 +242,7 @@ class RidgeFoldIn(FoldIn):
         return Ridge(columns, self.base, self.penalty, self.gram, self.offset_penalty, self.prior, self.prior_count)
 
     def _fitted(self, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
-        """What the regression fits."""
+        """The targets of the regression."""
         return values if self.targets is None else self.targets(self._ridge, indptr, indices, values, n_jobs)
 
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
@@ -293,16 +292,15 @@ class LinearFoldIn(FoldIn):
     With c ratings and n = max(c + damping, 1), the offset is a = (sum over l of h_l) / n, a damped mean, and
     scale = spread / n. Without a damping a is 0, without a spread scale is 1.
 
-    h_l is y_l - base_l. With weights it is weights_l, divided by their length over the history: then z projects the
-    history on directions, for any ratings of its items. With a grading, ratings count, too: weights_l is multiplied by
-    what the rating says of the item.
+    h_l is y_l - base_l; with weights it is weights_l divided by the norm of the history's weights. Then z projects the
+    history on directions, whatever its ratings are. With a grading, weights_l is also multiplied by the rating's grade.
 
     Attributes:
-        loadings: What each item of a history adds to the vector, (items, rank).
-        weights: How much each item counts in a history, 0: not at all; None: what counts are the ratings.
-        grading: How much more it counts the higher it is rated; None: it does not.
-        damping: How many ratings at `base` are added to the user's own mean; None: there is no offset.
-        spread: How many items the ratings stand for; None: for themselves.
+        loadings: The direction in which each item of a history moves the vector, (items, rank).
+        weights: The weight of each item in a history, 0 if it does not count; None if h_l comes from ratings.
+        grading: The grades of ratings; None if weights do not depend on ratings.
+        damping: The number of pseudo-ratings at `base` in the user's own mean; None for no offset.
+        spread: The number of items that the ratings stand for; None if only for themselves.
     """
 
     loadings: Array
@@ -322,7 +320,7 @@ class LinearFoldIn(FoldIn):
         return np.asarray(own / np.where(lengths > 0, lengths, 1)[part.owners])
 
     def _shares(self, counts: Array) -> tuple[Array, Array]:
-        """What each h_l adds to its user's offset; what a user's vector is multiplied by."""
+        """The factor of h_l in its user's offset, and the factor of a user's vector."""
         n, one = np.maximum(counts + (self.damping or 0), 1), np.ones(len(counts))
         return 0 * one if self.damping is None else 1 / n, one if self.spread is None else self.spread / n
 
@@ -361,11 +359,11 @@ class Steps(Protocol):
 
     @property
     def centering(self) -> Centering:
-        """How a user prepares their ratings."""
+        """How users center and scale their ratings."""
 
     @property
     def most_users(self) -> int | None:
-        """How many users to replay at a time; None: the default."""
+        """The number of users to replay at a time; None for the default."""
 
     def coefficients(self, row: Prepared) -> Array:
         """Some users' coefficients (users, rank) after all steps."""
@@ -377,7 +375,7 @@ class Steps(Protocol):
         """The steps' part of a fold-in's description."""
 
     def with_tables(self, tables: dict[str, Array]) -> Steps:
-        """The same with other tables, of which one is `columns`."""
+        """A copy with other tables, one of which is `columns`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,10 +412,10 @@ class ReplayFoldIn(FoldIn):
         return own, {"columns": self.columns, **tables}, {"base": self.base, **arrays}
 
     def with_tables(self, tables: dict[str, Array]) -> Self:
-        """The same with other tables."""
+        """A copy with other tables."""
         return replace(self, columns=tables["columns"], steps=self.steps.with_tables(tables))
 
 
 def _given(**arrays: Array | None) -> dict[str, Array]:
-    """Those that are not None."""
+    """The arrays that are not None."""
     return {name: array for name, array in arrays.items() if array is not None}

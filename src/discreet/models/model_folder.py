@@ -92,9 +92,9 @@ def _wanted(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def held(folder: Path, busy: str = "") -> Iterator[None]:
-    """Make a folder if there is none, and be the only one to use it. After an error, folders made here are removed.
+    """Create a folder if needed, and hold it exclusively. After an error, folders created here are removed.
 
-    If another process holds the folder, waits; with a reason `busy`, refuses the folder for it.
+    If another process holds the folder, this waits; with a reason `busy`, it raises instead.
     """
     made, mine = list[Path](), False
     with ExitStack() as locks:
@@ -126,7 +126,7 @@ def _make(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, busy: str = "") -> Iterator[os.stat_result]:
-    """Hold the folder's lock; yields which folder it is, because another one may have its name by now."""
+    """Hold the folder's lock; yields its identity, because another folder may have its name by now."""
     if sys.platform == "win32":
         yield os.stat(folder)
         return

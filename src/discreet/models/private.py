@@ -1,4 +1,4 @@
-"""What all private models share: checks that the data are as the proofs assume, plan, ledger and statement."""
+"""The base of private models: it checks what proofs assume of data, plans, pays from a ledger, and certifies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint
 from discreet.validation import Count, Positive, Probability, round_up, whole
 
-# The cost of only the releases that were made would not be a true guarantee: docs/proofs/composition.md, section 4.
+# Counting only the releases that were made would not give a valid guarantee: docs/proofs/composition.md, section 4.
 _STOPPED = (
     "Of the {planned} releases that were planned, {made} were made, in one piece or in parts: whether to go on was "
     "decided by earlier releases. The guarantee covers the whole plan{returned}."
@@ -68,7 +68,7 @@ def require_sound(ratings: Ratings, n_jobs: int | None = None) -> None:
 
 
 def choice_of(catalogue: Catalogue, *, delta: float, unit: str, adjacency: str) -> Statement | None:
-    """The private choice that items come from, which a guarantee in these terms must include; None if there is none.
+    """The statement of a private choice of items, which a guarantee in these terms must include; None without one.
 
     Called before anything is spent; raises if the guarantee could not include it.
     """
@@ -115,7 +115,7 @@ class PrivateModel(Model):
 
     @classmethod
     def as_published(cls, **parameters: Any) -> Any:
-        """The model as its paper has it, with its true guarantee: for `DPALS`, `PublishedDPALS(**parameters)`."""
+        """The model as published, with its true guarantee: for `DPALS`, `PublishedDPALS(**parameters)`."""
         if f"Published{cls.__name__}" not in registry.MODELS:
             raise DataError(f"as_published: {cls.__name__} has no other form that was published")
         return registry.find(f"Published{cls.__name__}")(**parameters)
@@ -134,7 +134,7 @@ class PrivateModel(Model):
         raise NotImplementedError
 
     def _plan_for(self, ratings: Interactions) -> Plan:
-        """The plan of a fit to these data, by what is public of them. It costs what `plan` does."""
+        """The plan of a fit to these data, from their public parts. It costs the same as `plan`."""
         return self.plan(ratings.n_items)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class PrivateModel(Model):
         raise NotImplementedError
 
     def _check_data(self, ratings: Interactions) -> None:
-        """Raise if the data are of the wrong kind, judged by what is public. Called before anything is reserved."""
+        """Raise if the data are of the wrong kind, judged by their public parts. Called before anything is reserved."""
 
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
         """A lower estimate of the number of people from a release or a declared number; 0 if there is none."""
@@ -175,7 +175,7 @@ class PrivateModel(Model):
         return (ledger or self._own_ledger()).preview(self.plan(n_items))
 
     def _preview_for(self, ratings: Interactions, ledger: Ledger | None) -> Preview:
-        """What a fit to these data would cost, by what is public of them."""
+        """What a fit to these data would cost, from their public parts."""
         if ratings.catalogue.private:
             return private_items.preview(self, ledger)
         return (ledger or self._own_ledger()).preview(self._plan_for(ratings))
@@ -273,7 +273,7 @@ class PrivateModel(Model):
     ) -> Learned:
         """Learn as planned, paid for by a ledger. The guarantee includes earlier releases, stated in `after`.
 
-        The ledger is the one that was `given`, or else one that is `paying` already, or else a new one.
+        The ledger is the `given` one; otherwise one that is `paying` already; otherwise a new one.
         """
         if given is None and after is not None and after.certificate["ledger"] is not None:
             raise PrivacyError(
@@ -306,7 +306,7 @@ class PrivateModel(Model):
             guarantee = after.guarantee + guarantee
         notes = []
         if left := sum(plan.left(events).values()):
-            # Of a plan that fits only because it was fixed in advance, nothing is returned.
+            # Nothing is returned from a plan that fits only because it was fixed in advance.
             returned = _RETURNED if any(e.kind == "close" and e.cost for e in reservation.entries) else ""
             notes.append(_STOPPED.format(made=planned - left, planned=planned, returned=returned))
         for note in large_delta(self.delta, self._people(learned, plan)):
@@ -331,13 +331,13 @@ def frank_wolfe_std(row_norm: float, releases: int, epsilon: float, delta: float
     return row_norm**2 * math.sqrt(64 * releases * math.log(1 / delta)) / epsilon
 
 
-# A statistic, the standard deviation of its noise, and how often it is released. The cost depends on the ratio of the
-# two: bounds may be in units of their own.
+# A statistic, the standard deviation of its noise, and how often it is released. The cost depends only on the ratio of
+# bound and noise, so both may be in any unit.
 Noised = tuple[Statistic, float, int]
 
 
 def true_plan(releases: Mapping[str, Noised], adjacency: AdjacencyName) -> Plan:
-    """A plan at given noise, by label."""
+    """The plan of releases with given noise, by label."""
     return Plan(
         tuple(
             Planned(label, Cost.of_gaussian(statistic.sensitivity(adjacency), std), count)
@@ -347,7 +347,7 @@ def true_plan(releases: Mapping[str, Noised], adjacency: AdjacencyName) -> Plan:
 
 
 def true_ledger(model: PrivateModel, plan: Plan, name: str, url: str | None) -> Ledger:
-    """A ledger with the true budget of a plan at given noise; `name` is the parameter that sets the noise."""
+    """A ledger with the true budget of a plan with given noise; `name` is the parameter that sets the noise."""
     true = plan.cost.epsilon(model.delta) * (1 + 1e-6)
     if true > MAX_EPSILON:
         raise PrivacyError(f"{name}: there is so little noise that nothing is protected; give more")
@@ -357,15 +357,15 @@ def true_ledger(model: PrivateModel, plan: Plan, name: str, url: str | None) -> 
 class PublishedModel(PrivateModel):
     """A model with the noise of a paper. Its ledger, guarantee and statement state the true cost.
 
-    `epsilon` is then a name, not a promise; there is a warning if the truth is worse.
+    `epsilon` then only sets the noise; there is a warning if the true epsilon is larger.
     """
 
-    _error = ""  # of the paper
+    _error = ""  # what is wrong in the paper
 
     rank: Count | None = None
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
-        # The cost does not depend on the size of the catalog, if it has two items, and as many as directions.
+        # The cost is the same for all catalogs with at least two items, and as many as there are directions.
         return true_ledger(self, self.plan(max(self.rank or 2, 2)), "epsilon", url)
 
     def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:

@@ -1,7 +1,7 @@
-"""A private catalog: if which items exist is private, items are chosen privately before anything else is learned.
+"""Private catalogs: if the set of items is private, items are chosen privately before anything is learned.
 
-The choice has two rounds. Items that pass the first need no more weight, so that in the second all users give theirs to
-others (Swanberg et al. 2023). docs/proofs/private-catalog.md.
+The choice has two rounds. Items that pass the first need no more weight, so in the second round users give theirs to
+other items (Swanberg et al. 2023). Proof: docs/proofs/private-catalog.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ROUNDS = (("choice of items", 0.05), ("choice of more items", 0.95))  # shares o
 SHARE = 0.25  # of a model's mu^2
 DELTA_SHARE = 0.2  # of a model's delta: for thresholds
 ALONE = 0.5  # of delta, for thresholds, if items are all that is released
-ANY = 4096  # items: what a fit costs in all does not depend on how many there are
+ANY = 4096  # any number of items: the total cost of a fit does not depend on it
 
 
 def plan_of(gaussian: int, delta: float) -> Plan:
@@ -68,7 +68,7 @@ def select_items(
     adjacency: AdjacencyName = "add-remove",
     n_jobs: int | None = -1,
 ) -> Interactions:
-    """Choose items privately, if which items exist is private: those that many users have.
+    """Choose the items that many users have, privately, for data whose set of items is private.
 
     A model that is fitted to a table with private items does this by itself, with a share of its budget. Do it yourself
     to choose that share, or for several models to share the items: the guarantee of each includes the choice.
@@ -88,7 +88,7 @@ def select_items(
     Args:
         table: Interactions, read with items="private".
         epsilon: What the choice may cost.
-        delta: The delta of that cost. One half is the probability that an item passes that only one person has.
+        delta: The delta of that cost. Half of it bounds the probability that any item of a single person is chosen.
         ledger: Where the cost is recorded; by default a ledger of its own. A ledger with a budget must have been
             opened with a `threshold_delta`.
         adjacency: "add-remove" or "replace".
@@ -158,20 +158,20 @@ def _chosen(
 
 
 def _require_types(ids: pa.Array) -> None:
-    """Raise if how one id is stored depends on the others, so that it would reveal items that are not chosen."""
+    """Raise for types of ids whose storage depends on other ids, and so would reveal items that are not chosen."""
     if types.is_decimal(ids.type) or types.is_timestamp(ids.type):
         raise DataError(f"items: to be chosen privately they need ids that are text or whole numbers, not {ids.type}")
 
 
 def _typed(ids: pa.Array) -> pa.Array:
-    """Ids in a type that depends on these alone: 64 bits without a sign only if one of them needs that."""
+    """Ids in a type that depends only on them: unsigned 64-bit integers only if one of them needs it."""
     if ids.type == pa.uint64() and pc.max(ids).as_py() < 1 << 63:
         return ids.cast(pa.int64())
     return ids
 
 
 def _not_yet(found: Array) -> Contribution:
-    """A user's entries whose items are not public yet."""
+    """A contribution function: it marks users' entries whose items are not public yet."""
     wanted = ~found
 
     def contribution(batch: UserBatch) -> Array:
@@ -201,7 +201,7 @@ def stand_in(table: Interactions) -> Interactions:
 
 
 def with_the_rest(model: PrivateModel, n_items: int) -> PrivateModel:
-    """The model with what a choice of items leaves of its budget."""
+    """The model with the budget that a choice of items leaves."""
     from sklearn.base import clone
 
     first = share_of(model).cost

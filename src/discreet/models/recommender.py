@@ -29,8 +29,8 @@ class Recommender(Estimator):
 
     From ratings, one fit with one budget learns both (`DPALS` with objective="both"), unless only ratings (`DPALS`) or
     only lists (`DPSVD`) are asked for. Implicit feedback is for lists: `DPSVD`. After `fit` it passes all calls
-    (`recommend`, `predict`, `statement`, `save`, ...) on to `model_`, the chosen model. Whether the data have values,
-    which decides, is public.
+    (`recommend`, `predict`, `statement`, `save`, ...) on to `model_`, the chosen model. The choice depends only on
+    whether the data have values, which is public.
 
     Example:
         >>> import discreet

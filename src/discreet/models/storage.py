@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 VERSION = 2
-TRIES = 100  # of a reader, while others save; each try that fails has met another save
+TRIES = 100  # attempts of a reader while others save; each failed attempt means that another save came between
 
 _TEXTS, _OBJECTS = ("format", "class", "digest"), ("params", "values", "files", "certificate")
 _FIELDS = {"version": int} | dict.fromkeys(_TEXTS, str) | dict.fromkeys(_OBJECTS, dict)  # and origin, a text or null
@@ -50,7 +50,7 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
 
     Args:
         model: A fitted model of this library.
-        folder: Where to write; made if there is none.
+        folder: Where to write; created if it does not exist.
     """
     home = Path(folder)
     head, parts = _encoded(model)
@@ -103,7 +103,7 @@ def load(
             parts = {name: model_folder.read_part(home, name, **about) for name, about in document["files"].items()}
             break
         except ModelError:
-            if head == before or attempt == TRIES - 1:  # not because of a save
+            if head == before or attempt == TRIES - 1:  # it did not fail because of a save
                 raise
         before = head
     model = _decoded(home, head, document, parts, expect_class)

@@ -107,7 +107,7 @@ def remove(folder: Path, reservation: str | None = None) -> None:
 def give_up(folder: Path, ledger: Ledger | None) -> Guarantee:
     """Remove an unfinished fit, and return what it has not released to the ledger that pays for it.
 
-    Returns what stays spent: of a release that was made in parts, all of it; of a plan that is charged as a whole, too.
+    Returns what stays spent. Releases made in parts, and plans charged as a whole, stay spent in full.
     """
     with _held(folder):
         found = read(folder)
