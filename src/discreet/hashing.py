@@ -1,4 +1,4 @@
-"""Numbers that look random and follow from public seeds and a person's own row."""
+"""Pseudorandom numbers that are determined by public seeds and a person's own row."""
 
 from __future__ import annotations
 

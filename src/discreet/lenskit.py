@@ -38,13 +38,13 @@ __all__ = ["PrivateScorer", "ScorerConfig"]
 
 @dataclass
 class ScorerConfig:
-    """What a scorer learns, and what is public of the data.
+    """What a scorer learns, and which inputs are public.
 
     Attributes:
         model: The name of a model, such as "DPALS"; "Recommender" chooses one for the data.
         params: Its parameters by name. A private model needs epsilon and delta.
         value_range: The lowest and highest possible rating, which are public; not needed without ratings.
-        items_are_public: Whether you declare that it is public which items the data has. A private model needs it.
+        items_are_public: Whether you declare that the set of items in the data is public. A private model needs it.
         lists: Whether scores order lists as `recommend` does; by default they are predicted ratings.
         ledger: The URL of a ledger, begun before, that pays for private models; by default every fit has its own.
     """
@@ -90,7 +90,7 @@ class PrivateScorer(Component[ItemList], Trainable):  # type: ignore[misc]  # Le
             items=data.items.ids(),
             value_range=given.value_range if rated else None,
         )
-        if given.items_are_public:  # its items are the ones that users have, not a catalog from elsewhere
+        if given.items_are_public:  # LensKit's items are those in the data, not a separate catalog
             table = table.with_public(items=observed_items_are_public)
         paying = {} if given.ledger is None else {"ledger": Ledger(given.ledger, create=False)}
         self.model_ = model.fit(table, **paying)

@@ -1,6 +1,6 @@
 """Apache Spark: recommendations as tables, and a stage for pipelines. `pip install 'discreet[spark]'`.
 
-Models are fitted where a Spark table is by `fit` itself, or by `discreet.read(..., engine="spark")` before it.
+To fit a model in Spark, pass a Spark table to `fit`, or read it with `discreet.read(..., engine="spark")` first.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def recommend(
 ) -> Any:
     """The n best items for each user of a Spark table of histories: a Spark table (user, item, score, rank).
 
-    A partition folds its users in, each from their own rows alone, and the result is for that user alone. Nothing is
+    Each partition folds in its users, each from their own rows alone, and the result is for that user alone. Nothing is
     computed before it is needed, and nothing is collected.
 
     Args:
@@ -64,7 +64,7 @@ def recommend(
         exclude_seen: Leave out items of the history.
         allow: Recommend only these items.
         deny: Never recommend these items.
-        on_unknown: What to do about items that the model does not know: "raise", or "ignore" them.
+        on_unknown: What to do with items that the model does not know: "raise", or "ignore" them.
     """
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
@@ -98,7 +98,7 @@ def recommend(
 def _recommended(
     batches: Iterator[pa.RecordBatch], model: Model, n: int, options: dict[str, Any]
 ) -> Iterator[pa.RecordBatch]:
-    """What a partition recommends to its users. Errors do not say whose history is wrong."""
+    """Recommendations of a partition for its users. Errors do not say whose history is wrong."""
     import pyarrow as pa
 
     found = [batch for batch in batches if batch.num_rows]
@@ -222,7 +222,7 @@ class _Reader(MLReader[Any]):
         with tempfile.TemporaryDirectory() as folder:
             home.get(folder, FILES)
             stage = RecommenderModel(load(folder))
-        if home.has("metadata"):  # else it was saved without Spark
+        if home.has("metadata"):  # otherwise it was saved without Spark
             metadata = DefaultParamsReader.loadMetadata(path, home.session)
             stage._resetUid(metadata["uid"])
             DefaultParamsReader.getAndSetParams(stage, metadata)

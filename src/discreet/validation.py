@@ -1,4 +1,4 @@
-"""Public numbers: checked on the way in, with errors that name the argument; rounded on the way out."""
+"""Validation of public numbers, with errors that name the argument, and rounding of numbers that are shown."""
 
 import math
 import operator
@@ -59,9 +59,9 @@ Seed: TypeAlias = Annotated[int, partial(whole, least=0)]
 
 
 def check_fields(owner: Any) -> None:
-    """Raise unless an object's parameters are what their types say.
+    """Raise unless an object's parameters have the values that their types allow.
 
-    These are `Positive`, `Count`, and so on; one of a `Literal`; None if that is allowed.
+    Types are `Positive`, `Count`, and so on, or a `Literal`, and None if that is allowed.
     """
     for name, (kinds, checks) in _declared(owner.__class__).items():
         value = getattr(owner, name)
@@ -78,7 +78,7 @@ def check_fields(owner: Any) -> None:
 
 @cache
 def _declared(cls: type) -> dict[str, tuple[tuple[Any, ...], list[Callable[[str, Any], Any]]]]:
-    """The types that each parameter may have, and checks that come with them."""
+    """The types that each parameter may have, and their checks."""
     hints, found = get_type_hints(cls, include_extras=True), {}
     for name in signature(cls).parameters.keys() & hints.keys():
         hint = hints[name]
@@ -88,12 +88,12 @@ def _declared(cls: type) -> dict[str, tuple[tuple[Any, ...], list[Callable[[str,
 
 
 def decimal(value: float) -> Fraction:
-    """The number that a float prints as: 0.1 is a tenth, so that ten of them make 1."""
+    """The decimal number that a float prints as: 0.1 becomes exactly 1/10, so that ten of them sum to 1."""
     return Fraction(repr(float(value)))
 
 
 def round_up(value: float, digits: int = 4, rounding: str = ROUND_CEILING) -> str:
-    """A number for people, rounded up to so many digits."""
+    """A number as text, rounded up to this many significant digits."""
     if not math.isfinite(value):
         return "infinity"
     rounded = Context(prec=digits, rounding=rounding).create_decimal(Decimal(repr(float(value))))
@@ -101,5 +101,5 @@ def round_up(value: float, digits: int = 4, rounding: str = ROUND_CEILING) -> st
 
 
 def round_down(value: float, digits: int = 4) -> str:
-    """A number for people, rounded down to so many digits."""
+    """A number as text, rounded down to this many significant digits."""
     return round_up(value, digits, ROUND_FLOOR)

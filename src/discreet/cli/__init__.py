@@ -1,4 +1,4 @@
-"""The command `discreet`. Its parts are imported when it runs, so that Ctrl-C is answered in words from the start."""
+"""The command `discreet`. Its modules are imported only when it runs, so that Ctrl-C is handled from the start."""
 
 import sys
 
@@ -9,6 +9,6 @@ def main() -> None:
         from discreet.cli.commands import app
 
         app()
-    except KeyboardInterrupt:  # while modules are imported; later `discreet.cli.common.Group` answers
+    except KeyboardInterrupt:  # while modules are imported; later, `discreet.cli.common.Group` handles it
         sys.stderr.write("discreet: stopped\n")
         sys.exit(130)

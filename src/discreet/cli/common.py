@@ -1,4 +1,4 @@
-"""What all commands share: options, errors as one sentence, output for people or machines, files to write."""
+"""Shared by all commands: options, one-sentence errors, output for people or machines, and checks of output files."""
 
 import inspect
 import json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from discreet.privacy import Guarantee, Ledger
 
 TYPED = "discreet.typed"
-PLAIN = {  # Pydantic's words, and plain ones
+PLAIN = {  # Pydantic's wording, and ours
     r"Input should be a valid integer, .*": "it must be a whole number",
     r"Input should be a valid number, .*": "it must be a number",
     r"Input should be greater than or equal to": "it must be at least",
@@ -53,7 +53,7 @@ WORDS = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 
 
 def kind(annotation: Any) -> str:
-    """What the value of an option looks like, by the type of the function's argument; empty for a flag."""
+    """How help shows the value of an option, from the type of the function's argument; empty for a flag."""
     inner = [kind(part) for part in get_args(annotation) if part is not NoneType]
     if get_origin(annotation) is Literal:
         return "|".join(map(str, get_args(annotation)))
@@ -63,7 +63,7 @@ def kind(annotation: Any) -> str:
 
 
 def argument_name(param: Any) -> str:
-    """What an argument is called in help."""
+    """The name of an argument in help."""
     return str(param.metavar or param.name.upper())
 
 
@@ -83,11 +83,11 @@ class Command(TyperCommand):
         super().__init__(*given, help="\n\n".join(filter(None, (about.strip(), more.strip()))), **settings)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse options; of one that is a parameter of a model, say how it is given."""
+        """Parse options. For a parameter of a model, the error says how to pass it."""
         _running.set(self)
         try:
             return super().parse_args(ctx, args)
-        except Exception as error:  # typer does not export its class
+        except Exception as error:  # typer does not export the class of this error
             param = getattr(error, "param", None)
             if getattr(param, "param_type_name", "") == "argument":
                 vars(error).update(param_hint=f"'{argument_name(param)}'")
@@ -137,7 +137,7 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """Commands under one name. The help has the whole first sentence of each."""
+    """A group of commands. Its help shows the whole first sentence of each."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List them."""
@@ -186,7 +186,7 @@ class Group(Commands):
         log.addHandler(said)
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # `discreet ... | head` has read enough; click exits quietly
+        except BrokenPipeError:  # `discreet ... | head` closes the pipe early; click exits quietly
             raise
         except KeyboardInterrupt:
             raise stopped() from None
@@ -206,7 +206,7 @@ class Group(Commands):
 
 
 def in_options(message: str, command: Command | None) -> str:
-    """A message of the library, in the words of the command line: --on-invalid drop, not on_invalid='drop'."""
+    """A message of the library with names as on the command line: --on-invalid drop, not on_invalid='drop'."""
     for param in sorted(command.params if command else (), key=lambda param: -len(param.name or "")):
         name = param.name
         option = argument_name(param) if param.param_type_name == "argument" else max(param.opts, key=len)
@@ -223,10 +223,10 @@ def in_options(message: str, command: Command | None) -> str:
         if name and "_" in name:
             message = re.sub(rf"{own}\b", option, message)
     sets = any("--set" in param.opts for param in (command.params if command else ()))
-    if sets and message.startswith("features:"):  # not of train, which has this option
+    if sets and message.startswith("features:"):  # not for train, which has an option of that name
         message = f"--set {message}"
     message = re.sub(r"\bpass (?=--)", "give ", message).replace(" None", " none")
-    return re.sub(r"^\S+: (?=(line|row) \d)", "", message)  # which row it is says more than which column
+    return re.sub(r"^\S+: (?=(line|row) \d)", "", message)  # the row is more helpful than the column
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -308,7 +308,7 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def _value(param: Any, value: Any) -> Any:
-    """A TOML value as the command line would have given it."""
+    """A TOML value as the command line would pass it."""
     if param.nargs == -1 or getattr(param, "multiple", False):
         if isinstance(value, dict):  # [set] rank = 8
             return [f"{name}={part if isinstance(part, str) else json.dumps(part)}" for name, part in value.items()]
@@ -358,7 +358,7 @@ def require_file(flag: str, file: Path | None, endings: Sequence[str] = ()) -> N
         raise Misuse(f"{flag}: the name must end in {' or '.join(endings)}, but {str(file)!r} does not")
     try:
         if file.exists():
-            file.open("r+b").close()  # this changes nothing
+            file.open("r+b").close()  # opening it like this changes nothing
         else:
             _try_to_write(file)
     except OSError as error:
@@ -467,7 +467,7 @@ def show(data: Any, *tables: Any) -> None:
 
     console = Console()
     for table in tables:
-        words = isinstance(table, str | Text)  # not wrapped, so that it can be copied; a label may have brackets
+        words = isinstance(table, str | Text)  # not wrapped, so that it can be copied; labels may have brackets
         console.print(table, highlight=False, soft_wrap=words, markup=not words)
 
 
@@ -487,7 +487,7 @@ def pairs(rows: Mapping[str, object]) -> Any:
 
 
 def grid(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Any:
-    """A table of rows. Its cells have no markup: a title may have brackets."""
+    """A table of rows. Cells are shown without markup, as titles may have brackets."""
     from rich.table import Table
     from rich.text import Text
 

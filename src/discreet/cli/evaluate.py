@@ -1,4 +1,4 @@
-"""`discreet evaluate` and `discreet tradeoff`: how good a model is, at one epsilon or at several."""
+"""`discreet evaluate` and `discreet tradeoff`: measure a model, at one epsilon or at several."""
 
 import json
 import math
@@ -171,7 +171,7 @@ def _compared(
 
 
 def _same_budget(model: "Model") -> dict[str, Any]:
-    """What baselines at the same epsilon take; empty if it is not for users."""
+    """The parameters of baselines at the same epsilon; empty if the model's unit is not the user."""
     given = model.get_params(deep=False)
     if given.get("delta") is None or getattr(model, "unit", "user") != "user":
         return {}
@@ -334,7 +334,7 @@ def tradeoff(
 
 
 def _models(names: list[str], settings: list[str], delta: float | None) -> list["Model"]:
-    """The models, each with the settings that it has."""
+    """The models, each with those settings that are its parameters."""
     classes = [inputs.find(name) for name in names or [inputs.BEST]]
     if len(set(classes)) < len(classes):
         raise Misuse("--model: one is given twice; in Python you can compare several settings of one model")

@@ -1,4 +1,4 @@
-"""Tables, models and ids on the command line: options that several commands share, and what they mean."""
+"""Tables, models and ids on the command line: options that several commands share, and how they are read."""
 
 import csv
 import inspect
@@ -231,7 +231,7 @@ def ledger_url(where: str) -> str:
 
 
 def opened(where: str, name: str, argument: str = "ledger") -> "Ledger":
-    """A ledger that exists: a wrong path is not a new budget."""
+    """An existing ledger. A wrong path is an error, not a new budget."""
     from discreet.privacy import Ledger
 
     try:
@@ -253,7 +253,7 @@ def find(name: str | None) -> type["Model"]:
     if asked == BEST.lower():
         from discreet.models.recommender import Recommender
 
-        return cast("type[Model]", Recommender)  # once fitted, it does what a model does
+        return cast("type[Model]", Recommender)  # once fitted, it behaves like a model
     known = {name.lower(): name for name in registry.MODELS}
     if asked not in known:
         names = ", ".join(registry.MODELS)
@@ -301,7 +301,7 @@ def make(model: type["Model"], settings: Sequence[str], epsilon: float | None, d
 
 @contextmanager
 def settings_named(model: "Model") -> Iterator[None]:
-    """Let an error about a parameter of a model say how it is set: --set threshold=4."""
+    """Make errors about a model's parameter say how to set it: --set threshold=4."""
     try:
         yield
     except DiscreetError as error:
@@ -370,7 +370,7 @@ def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -
             _require(model, name)
         names = ", ".join(inspect.signature(model).parameters)
         raise Misuse(f"{flag}: {model.__name__} has no parameter {name!r}; it has {names}{_elsewhere(model, name)}")
-    hints = get_type_hints(model)  # of a dataclass; another class says it in its constructor
+    hints = get_type_hints(model)  # type hints of a dataclass; other classes have them on the constructor
     hint = hints[name] if name in hints else get_type_hints(model.__init__).get(name)
     if any(get_origin(one) is Sequence for one in get_args(hint)) and text.lower() not in SPELLED:
         return [_value(part) for part in by_commas(text.strip("[]()")) or ()]
@@ -378,7 +378,7 @@ def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -
 
 
 def _elsewhere(model: type["Model"], name: str) -> str:
-    """Which of the models that the default chooses among has a parameter."""
+    """A hint naming those of the default's models that have a parameter."""
     if model.__name__ != BEST:
         return ""
     found = [choice.lower() for choice in ("DPALS", "DPSVD") if takes(find(choice), name)]
@@ -423,7 +423,7 @@ def as_ids(model: "Model", texts: Iterable[str], argument: str) -> list[Any]:
 
 
 def for_model(model: "Model", ratings: "Interactions", argument: str) -> "Interactions":
-    """A table with ratings if the model needs them. Its items have the type of the model's, if text files have none."""
+    """A table, with ratings if the model needs them. Items from text files are converted to the type of the model's."""
     import pyarrow as pa
 
     from discreet.data import Catalogue
@@ -441,7 +441,7 @@ def for_model(model: "Model", ratings: "Interactions", argument: str) -> "Intera
 
 
 def listed(given: str, argument: str) -> tuple[list[str], list[str] | None]:
-    """Items, and ratings if there are any: of a file, or of a text such as a=5,b=4 or a,b."""
+    """Items, and ratings if any, from a file or from a text such as a=5,b=4 or a,b."""
     from discreet.data.sources import SUFFIXES
 
     ending = Path(given.removesuffix(".gz").removesuffix(".zst")).suffix.lower()
@@ -461,7 +461,7 @@ def listed(given: str, argument: str) -> tuple[list[str], list[str] | None]:
 
 
 def _in_file(path: str, argument: str) -> tuple[list[str], list[str] | None]:
-    """Items and ratings of a file; a text file may have no header."""
+    """Items and ratings from a file; text files may lack a header."""
     from discreet.data.readers import read_items
     from discreet.data.sources import guess
 

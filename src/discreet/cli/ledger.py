@@ -20,7 +20,7 @@ app = typer.Typer(
     cls=Commands, rich_markup_mode=None, help="Begin, read and check a privacy ledger.", no_args_is_help=True
 )
 
-NUMBERS = ("epsilon", "total")  # of a fit
+NUMBERS = ("epsilon", "total")  # columns of fits that hold numbers
 
 Where = Annotated[str, Argument(help="A file (ledger.db), or sqlite:///… or postgresql://…")]
 Name = Annotated[str, Option(help="The name of the ledger in the database.")]
@@ -93,7 +93,7 @@ def show_(
 
 
 def _fits(ledger: "Ledger") -> list[dict[str, Any]]:
-    """What was paid for together: when, what it has released, its epsilon by itself, and the total after it."""
+    """Charges grouped by fit: when, what it released, its own epsilon, and the total after it."""
     from discreet.privacy import Cost
 
     groups: dict[str, list[Entry]] = {}
@@ -103,7 +103,7 @@ def _fits(ledger: "Ledger") -> list[dict[str, Any]]:
     waiting, found, total = ledger.open_reservations(), [], Cost()
     for name, entries in groups.items():
         made = [entry for entry in entries if entry.kind in ("release", "charge")]
-        # A reservation is charged its whole plan, less what closing it returns; other releases by themselves.
+        # A reservation costs its whole plan minus what closing it returned; other releases are listed by themselves.
         charged = [entry for entry in entries if entry.kind == "reserve"] or made
         cost = sum((entry.cost for entry in charged), Cost())
         for entry in entries:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from discreet.models.base import Model
     from discreet.recommend import Recommendations
 
-FEW = 5  # users shown, and items that explain a recommendation
+FEW = 5  # the number of users shown, and of items that explain a recommendation
 IDS = "ids separated by commas, or a file of them."
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from discreet.models.base import Model
     from discreet.privacy.ledger import Ledger, Preview
 
-UNFINISHED = "unfinished"  # as in discreet.models.model_folder, which is slow to import
+UNFINISHED = "unfinished"  # the same as in discreet.models.model_folder, which is slow to import
 PAID = "The whole plan was paid for when this fit began: nothing more is spent."
 
 
@@ -177,7 +177,7 @@ def _discard(folder: Path, ledger: "Ledger | None") -> None:
 
 @contextmanager
 def _checkpoint_named(resume: bool) -> Iterator[None]:
-    """If a fit cannot be finished, name --resume, and the other way out."""
+    """Make errors about a fit that cannot be finished mention --resume and --discard."""
     try:
         yield
     except (ModelError, PrivacyError) as error:
@@ -229,7 +229,7 @@ def require_writable(out: Path, files: list[Path]) -> None:
 
 
 def _intention(model: "Model", ratings: "Interactions", source: str) -> Any:
-    """What will be done, without anything private."""
+    """A description of what will be done, without anything private."""
     from rich.markup import escape
 
     warning = "" if inputs.is_private(type(model)) else " ([bold red]NOT PRIVATE[/bold red])"
@@ -241,7 +241,7 @@ def _intention(model: "Model", ratings: "Interactions", source: str) -> Any:
 
 
 def _show_result(model: "Model", costs: str, out: Path, files: list[Path]) -> None:
-    """Write the statements, and say what was learned and promised."""
+    """Write the statements, and summarize what was learned and guaranteed."""
     from discreet.privacy.rendering import paid
 
     stated = model.statement()

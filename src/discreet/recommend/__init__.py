@@ -1,4 +1,4 @@
-"""Serving: reading a caller's history, scoring, filtering, ranking, explaining."""
+"""Serving: read a caller's history, then score, filter, rank and explain items."""
 
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations
 

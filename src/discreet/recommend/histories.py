@@ -146,7 +146,7 @@ class Reader:
         return numbers
 
     def _looked_up(self, keys: list[Any], argument: str) -> NDArray[np.int64]:
-        """One by one, which for few keys is much faster than hashing the catalog again."""
+        """Look up keys one by one, which for few keys is much faster than hashing the catalog."""
         ids = self.catalogue.ids
         try:
             numbers = np.array([ids.number(key) if key in ids else -1 for key in keys], np.int64)
@@ -161,8 +161,8 @@ class Reader:
     def _numbers(self, ids: Any, argument: str) -> NDArray[np.int64]:
         """The numbers of ids, converted to the model's type (7 to "7"); raises if the types have no id in common.
 
-        Where unknown ids are left out, the types and the catalog decide that: otherwise it would be an error that a
-        person has no known item, and which others are asked for with them would decide whether it is.
+        If unknown ids are left out, only types and the catalog decide whether this raises. Otherwise a person without a
+        known item would get an error or not depending on the other items in the same call.
         """
         import pyarrow as pa
 

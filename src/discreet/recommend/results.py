@@ -1,4 +1,4 @@
-"""What models return: recommendations, explanations, item vectors for other search engines; and files of them."""
+"""The results of models: recommendations, explanations, and item vectors for other search engines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
 
 
 def brief(title: Any, most: int = 60) -> str:
-    """A title for a table on a screen: what people call items may be a whole text."""
+    """A title, shortened for a table on a screen: titles may be whole texts."""
     text = "" if title is None else " ".join(str(title).split())
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
@@ -74,9 +74,9 @@ class Recommendations:
         items: Ids, in the caller's type.
         scores: Aligned with `items`.
         titles: The items' titles, if the catalog has them.
-        note: What a reader must know, for instance that there was no history; empty if nothing.
+        note: A note for the reader, for instance that there was no history; empty if there is none.
         library: The data frame library of the caller.
-        kind: The Arrow type of the ids, even if there are none; None: as Arrow guesses.
+        kind: The Arrow type of the ids, also of an empty list; None to let Arrow infer it.
     """
 
     items: list[Any]
@@ -139,7 +139,7 @@ class BatchRecommendations:
         numbers: Item numbers, positions in the model's `items_`.
         scores: Aligned with `numbers`.
         cold: Which users had no history.
-        note: How items were ranked for users without a history.
+        note: How items are ranked for users without a history.
         library: The data frame library of the caller.
     """
 
@@ -283,7 +283,7 @@ def export_vectors(catalogue: Catalogue, vectors: Array, format: str, path: str 
             parquet.write_table(table, temporary)
         else:
             ids = catalogue.ids.to_numpy()
-            with temporary.open("wb") as file:  # by its name, the file would get a suffix
+            with temporary.open("wb") as file:  # given a name, NumPy would append a suffix
                 np.savez(file, item=ids.astype(str) if ids.dtype == object else ids, vector=vectors)
     return None
 
@@ -302,8 +302,8 @@ class AnnIndex:
             from usearch.index import Index
         except ModuleNotFoundError:
             raise MissingExtra("An approximate index", "ann") from None
-        # Inner products are searched as they are. Adding one more coordinate that makes all vectors equally long turns
-        # this into a search for directions, but then nearly all vectors point the same way, which halves the recall.
+        # Search inner products directly. One more coordinate could make all vectors equally long, and turn this into a
+        # search by angle; but then nearly all vectors point the same way, which halves the recall.
         index = Index(
             ndim=vectors.shape[1], metric="ip", dtype="f32", connectivity=connectivity, expansion_search=expansion
         )
@@ -322,7 +322,7 @@ class AnnIndex:
         found = self.index.search(queries.astype(np.float32), n)
         keys = np.atleast_2d(found.keys)
         counts = getattr(found, "counts", [keys.shape[1]])  # a single query has no counts
-        for row, count in enumerate(counts):  # a graph may have nodes that no search reaches
+        for row, count in enumerate(counts):  # some nodes of the graph may be unreachable
             numbers[row, :count] = keys[row, :count]
         return numbers
 

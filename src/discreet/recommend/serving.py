@@ -1,4 +1,4 @@
-"""Behind the models' serving methods: score all items for the histories, and keep the best that may be shown."""
+"""The models' serving methods: fold in histories, score all items, and keep the best that filters allow."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 Variance: TypeAlias = tuple[float, Array] | None  # c, and the variances (items, 1 + k) of base and columns
 
-USERS = 1 << 14  # folded in at a time
-PAIRS = 1 << 12  # predicted at a time, so that vectors and columns stay in the cache
+USERS = 1 << 14  # users folded in at a time
+PAIRS = 1 << 12  # pairs predicted at a time, so that vectors and columns stay in the cache
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,17 @@ class Scorer:
     """
 
     panels: Panels  # the columns, as the kernel takes them
-    base: Array  # scores before anything is known about the user; minus infinity: may not be recommended
+    base: Array  # scores without a history; minus infinity for items that may not be recommended
     cold: Array  # scores for a user without a history
     variance: Variance = None  # c and the variances of base and columns: c standard deviations are subtracted
 
     @classmethod
     def of(cls, columns: Array, base: Array, cold: Array, variance: Variance = None) -> Scorer:
-        """For all items."""
+        """A scorer for all items."""
         return cls(Panels.of(columns), base, cold, variance)
 
     def among(self, allowed: NDArray[np.bool_] | None) -> Scorer:
-        """Only the items where `allowed` is true; None means all."""
+        """A scorer for the items where `allowed` is true; None means all."""
         if allowed is None:
             return self
         base, cold = (np.where(allowed, scores, -np.inf) for scores in (self.base, self.cold))
@@ -129,7 +129,7 @@ def blocks(
         part = _slice(histories, start, min(start + USERS, histories.n_users))
         offsets, vectors = model._user_vectors(part, model._ranking)
         numbers, scores = scorer.best(vectors, part, n=n, exclude_seen=options.exclude_seen, n_jobs=model.n_jobs)
-        scores += offsets[:, None]  # does not change the order
+        scores += offsets[:, None]  # this does not change the order
         kept = numbers >= 0
         indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
         empty = np.diff(part.indptr) == 0
@@ -246,14 +246,14 @@ def predictions(model: Model, histories: Interactions, users: Array, items: Arra
     place[asked] = asked if needed is histories else np.arange(len(asked))
     found = model._user_vectors(needed)
     offsets, vectors = (np.concatenate([own, np.zeros_like(own, shape=(1, *own.shape[1:]))]) for own in found)
-    row = place[users]  # -1: the last row, for users without a history
+    row = place[users]  # -1 selects the last row, for users without a history
     out = np.empty(len(users), fold_in.columns.dtype)
     for start in range(0, len(users), PAIRS):
         part = slice(start, start + PAIRS)
         terms = vectors[row[part]]
         terms *= fold_in.columns[items[part]]
         own = fold_in.base[items[part]] + offsets[row[part]]
-        for column in terms.T:  # one by one: the order of a sum along rows may depend on their number
+        for column in terms.T:  # one by one, since the order of additions along rows may depend on their number
             own += column
         out[part] = own
     unknown = items < 0
@@ -291,7 +291,7 @@ def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendatio
     else:
         with single_threaded_blas():
             scores = factors @ factors[at]
-        if factors.shape[1] == 1:  # every cosine is 1 or -1
+        if factors.shape[1] == 1:  # all cosines are 1 or -1
             note = "the model knows one direction of taste: ranked by the inner product"
         elif metric == "cosine":
             lengths = np.linalg.norm(factors, axis=1)
@@ -310,7 +310,7 @@ def explain(model: Model, history: Any, item: Any, on_unknown: OnUnknown) -> Exp
     at = _number(model, item)
     ranking = model._ranking
     baseline = float(model._cold()[0][at] if not len(histories) else ranking.base[at])
-    with single_threaded_blas():  # otherwise bits would depend on whether others are being served
+    with single_threaded_blas():  # otherwise the last bits would depend on whether others are being served
         if (variance := model._score_variance()) is not None:
             baseline -= variance[0] * float(
                 deviations(model._user_vectors(histories, ranking)[1], variance[1][[at]])[0, 0]

@@ -1,4 +1,4 @@
-"""What the server answers: requests checked field by field, recommendations for many of them at once, and OpenAPI."""
+"""The server's API: it checks requests field by field, computes many at once, and describes itself in OpenAPI."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from discreet.models.base import Model
 
 
-N_DEFAULT, N_MOST = 10, 1000  # recommendations
+N_DEFAULT, N_MOST = 10, 1000  # recommendations in a list
 HISTORY_MOST = 10_000  # items of a history, or of a filter
 PAGE_DEFAULT, PAGE_MOST = 20, 500  # items listed
 SEARCH_LONGEST = 200
-SEARCH_SIZE = FILTER_SIZE = 10  # their cost, in histories, roughly
+SEARCH_SIZE = FILTER_SIZE = 10  # their approximate cost, in histories
 ROWS = 100  # recommendations that cost as much as a history
 READ = 1000  # bytes that cost as much to read
 FIELDS = ("history", "histories", "n", "exclude_seen", "allow", "deny", "on_unknown")
@@ -86,7 +86,7 @@ class Query:
 
     @property
     def size(self) -> int:
-        """Its cost, roughly, in histories with a short list of recommendations."""
+        """Its approximate cost, in histories with a short list of recommendations."""
         return len(self.histories) * (1 + self.n // ROWS) + (0 if self.plain else FILTER_SIZE)
 
 
@@ -173,7 +173,7 @@ class Api:
         """Item numbers, -1 for unknown ones where they may be left out."""
         if len(items) > HISTORY_MOST:
             raise Refused(422, f"{name}: at most {HISTORY_MOST:,} items are accepted")
-        if not all(type(item) in (str, int) for item in items):  # a bool is not an int here
+        if not all(type(item) in (str, int) for item in items):  # unlike isinstance, this excludes bool
             raise Refused(422, f"{name}: items must be strings or whole numbers")
         try:
             numbers = [self._numbers.get(str(item), -1) for item in items]

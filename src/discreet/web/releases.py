@@ -1,4 +1,4 @@
-"""What each release tells, in words for the people who visit a page; the certificate has the names that models use."""
+"""What each release reveals, in words for visitors of a page. Certificates use the models' own labels."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ _WHICH = re.compile(r"[\s,:]*(?:first|second|(?:step\s*)?\d+(?:\s*(?:of|/)\s*\d+
 
 
 def in_words(label: str) -> str:
-    """What the release with this label tells; for an unknown one, the label without its number."""
+    """What a release with this label reveals; for unknown labels, the label without its number."""
     name = label if label in WORDS else _WHICH.sub("", label) or label
     return WORDS.get(name, name)

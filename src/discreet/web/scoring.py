@@ -1,9 +1,9 @@
-"""Scores as the page computes them, the arrays that it needs, and the cost of storing these with less precision.
+"""Scores as the page computes them, the arrays that it needs, and the loss from storing these with less precision.
 
     score_j = base_j + a + columns_j . z - caution * sqrt(variance_j0 + sum_k variance_jk z_k^2)
 
 `discreet.models.fold_in` has three ways to find the offset a and the vector z. Without a history the score is cold_j.
-What is predicted is base_j + a + columns_j . z. A model may have another base, and other columns, for that.
+Predictions are base_j + a + columns_j . z, for which a model may have another base and other columns.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ STEPS = 127  # of an int8, on either side of zero
 LARGEST = 60_000.0  # in float16
 PEOPLE, FEWEST, MOST = 64, 3, 30  # made-up people, and how many items each has
 SHOWN = 10
-RATINGS = "ratings."  # begins the names of arrays of a fold-in that is only for predictions
+RATINGS = "ratings."  # prefix of the arrays of a fold-in that is only for predictions
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """What a browser needs of a fitted model to score items.
+    """What a browser needs from a fitted model to score items.
 
     Attributes:
         fold_in: How a person is folded in for lists of items.
-        ratings: How they are folded in for predictions: often the same.
+        ratings: How they are folded in for predictions, often the same.
         cold: Scores for someone without a history.
         cold_note: A note about these.
         caution: How many standard deviations are subtracted from scores.
@@ -74,7 +74,7 @@ class Scoring:
         return own, tables, arrays
 
     def with_tables(self, tables: dict[str, Array]) -> Scoring:
-        """The same with other tables, stored with less precision."""
+        """A copy with other tables, stored with less precision."""
         others = {name.removeprefix(RATINGS): table for name, table in tables.items() if name.startswith(RATINGS)}
         own = {name: table for name, table in tables.items() if not name.startswith(RATINGS)}
         variance = own.pop("variance", None)
@@ -149,7 +149,7 @@ class Pack:
 
 
 def _nonzero(sizes: Array) -> Array:
-    """Sizes to divide by: 1 for a row or column of zeros."""
+    """Divisors: sizes, or 1 for a row or column of zeros."""
     return np.where(sizes > 1e-30, sizes, 1.0)
 
 
@@ -181,10 +181,10 @@ def made_up(model: Model, n_people: int = PEOPLE, seed: int = 0) -> Interactions
 
 
 def loss(before: Scoring, after: Scoring, people: Interactions) -> dict[str, float]:
-    """How far scores move when tables are stored with less precision, and how many of the best ten stay among them.
+    """How much scores change when tables are stored with less precision, and the share of the ten best items that stay.
 
     `rms` and `largest` are in the unit of scores; `relative` is `rms` over the standard deviation of a person's scores.
-    `predicted` is as `rms`, of predictions.
+    `predicted` is the same as `rms`, for predictions.
     """
     exact, stored = before.scores(people), after.scores(people)
     predicted = after.predictions(people) - before.predictions(people)

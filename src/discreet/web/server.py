@@ -1,7 +1,7 @@
 """The small server behind `discreet serve`: the page, and a JSON API (starlette; extra `serve`).
 
-It stores nothing. Files are served from memory by their exact names, so no path leads anywhere else. A log line has the
-method, the route and the status of a request: never a query, a body or a reason.
+It stores nothing. Files are served from memory by their exact names, so no path leads to other files. A log line has
+the method, the route and the status of a request: never a query, a body or a reason.
 
 It answers only to its own host names. Otherwise a page whose owner points a host name here (DNS rebinding) would look
 to a browser like a page of this server, and could send it requests on behalf of the person who opened it.
@@ -189,8 +189,8 @@ class Batcher:
     def __init__(self, compute: Callable[[Sequence[Any]], Sequence[Any]], most: int) -> None:
         self._compute = compute
         self._most = most
-        self._waiting: list[_Waiting] = []  # by turn, and by arrival where that is the same
-        self._work = 0  # total size of these
+        self._waiting: list[_Waiting] = []  # ordered by turn, then by arrival
+        self._work = 0  # the total size of waiting requests
         self._clock = 0  # turn of the last batch
         self._thread = ThreadPoolExecutor(1, "discreet-batch")
         self._running: asyncio.Task[None] | None = None
@@ -220,7 +220,7 @@ class Batcher:
             raise
 
     def _next(self) -> list[_Waiting]:
-        """The next batch; its last request may be large."""
+        """The next batch; the last request in it may be large."""
         count = work = 0
         while count < len(self._waiting) and work < TOGETHER:
             work += self._waiting[count].size
@@ -236,7 +236,7 @@ class Batcher:
         except Exception as error:
             if len(requests) == 1:
                 return [error]
-        return [self._results([request])[0] for request in requests]  # so that only one fails
+        return [self._results([request])[0] for request in requests]  # so that only the failing one fails
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -245,7 +245,7 @@ class Batcher:
             requests = [waiting.request for waiting in batch]
             results = await loop.run_in_executor(self._thread, self._results, requests)
             for waiting, result in zip(batch, results, strict=True):
-                if waiting.future.done():  # its client has left
+                if waiting.future.done():  # its client has disconnected
                     continue
                 if isinstance(result, Exception):
                     waiting.future.set_exception(result)
@@ -355,7 +355,7 @@ def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -
 
 
 async def _explained(request: Request, error: Exception) -> Response:
-    """An error as JSON: one sentence."""
+    """An error as JSON, with one sentence."""
     if isinstance(error, Refused):
         return _error(error.status, error.reason)
     if isinstance(error, Busy):
@@ -401,7 +401,7 @@ class Guard:
 
         try:
             await (self._misdirected(scope) or self.app)(scope, receive, guarded)
-        except asyncio.CancelledError:  # its client has left
+        except asyncio.CancelledError:  # its client has disconnected
             status = 499
             raise
         except Exception as error:

@@ -32,7 +32,7 @@ USUAL = ("genre", "genres", "category", "year", "author", "artist", "director", 
 VECTORS = 3  # made-up people whose scores a client checks itself against
 EXACT = ("gram", "transitions")  # small matrices that should not be rounded
 SAFE = 2**53  # JavaScript represents smaller integers exactly
-EVALUATION = "evaluation: "  # begins the label of a private evaluation; the metrics follow
+EVALUATION = "evaluation: "  # prefix of the label of a private evaluation, before the metrics
 LEAST = 1e-300  # to divide by instead of zero
 OWN_WORD = "These are exact numbers, published on the owner's word that they may be public: no guarantee covers them."
 CURVE = '{"metric": "rmse", "points": [{"epsilon": 1, "value": 0.92}], "references": {"not private": 0.86}}'
@@ -52,7 +52,7 @@ class Site:
 
     @property
     def loss(self) -> dict[str, float]:
-        """What storing numbers with less precision costs.
+        """The loss from storing numbers with less precision.
 
         `rms` and `largest`: the changes of scores. `relative`: `rms` over the spread of scores. `top_10_kept`: how
         many of the ten best items stay among the ten best. `predicted`: the root mean square change of predictions.
@@ -204,7 +204,7 @@ def _cell(cell: Any) -> Any:
 
 
 def _privacy(model: Model) -> dict[str, Any]:
-    """What the page says about the guarantee. The certificate, which can be checked, is a separate file."""
+    """What the page says about the guarantee. The certificate is a separate file, which can be checked."""
     guarantee, certificate = model.guarantee_, model.statement().certificate
     return {
         "holds": guarantee.holds,
@@ -239,10 +239,10 @@ def _check(scoring: Scoring, people: Interactions) -> list[dict[str, Any]]:
 
 
 def map_positions(vectors: Array, second: Array) -> Array:
-    """Places (items, 2) in [-1, 1]: the first two principal components; `second` replaces a missing second one.
+    """Positions (items, 2) in [-1, 1]: the first two principal components; `second` replaces a missing second one.
 
-    Distances from the center are logarithmic, so that a few far items do not push all others into one spot. Items
-    without a vector are in the center.
+    Distances from the center are logarithmic, so that a few distant items do not compress all others into one spot.
+    Items without a vector are in the center.
     """
     vectors, second = np.asarray(vectors, np.float64), np.asarray(second, np.float64)
     known = np.asarray(vectors.any(axis=1))
@@ -267,7 +267,7 @@ def map_positions(vectors: Array, second: Array) -> Array:
 
 
 def checked_curve(tradeoff: Any, *, may_be_public: bool) -> dict[str, Any]:
-    """A curve with points ordered by epsilon, and what covers it.
+    """A curve with points ordered by epsilon, and a statement of what covers it.
 
     It has a "certificate" if its numbers are private evaluations. With `may_be_public`, the owner declares that exact
     numbers may be published.
