@@ -194,12 +194,12 @@ class RecommenderModel(_Stage, SparkModel, MLWritable, MLReadable[Any]):
         return recommend(self.model, dataset, self.getOrDefault(self.n), **filters)
 
     def write(self) -> MLWriter:
-        """How it is saved."""
+        """The writer that saves the stage."""
         return _Writer(self)
 
     @classmethod
     def read(cls) -> MLReader[Any]:
-        """How it is loaded."""
+        """The reader that loads a stage."""
         return _Reader()
 
 

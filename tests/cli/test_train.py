@@ -493,7 +493,7 @@ def test_ctrl_c_says_what_was_spent_and_how_to_go_on(work: Path, options: list[s
         assert json.loads(again)["plan"].startswith("The whole plan was paid for")
     else:
         assert "The whole plan was paid for when this fit began: nothing more is spent." in again
-        assert ("in all, what is set aside included, of a budget of epsilon = 1.2." in again) == bool(options)
+        assert ("in total, including what is set aside, of a budget of epsilon = 1.2." in again) == bool(options)
     assert sorted(os.listdir("new")) == ["factors.safetensors", "items.parquet", "model.json"]
     assert discreet.load("new").guarantee_.epsilon <= 1
     assert ledger.spent.cost == spent

@@ -289,7 +289,7 @@ def test_a_statement_says_what_the_ledger_has_spent_beside_it(tmp_path: Path, na
     ledger.release([1, 2], 1, discreet.Laplace(1.0), "something else")
     found = PAID[name](ledger)
     spent = min(ledger.spent.epsilon, 4.0)
-    said = f"The ledger that paid for this has spent epsilon = {round_up(spent)} at delta = 1e-06 in all"
+    said = f"The ledger that paid for this has spent epsilon = {round_up(spent)} at delta = 1e-06 in total"
     statement = found.statement()
     assert said in str(Statement.parse(statement.json()))
     assert ledger.spent.epsilon > found.guarantee_.epsilon + 0.1 or name == "fit_more"

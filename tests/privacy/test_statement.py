@@ -44,7 +44,7 @@ def test_markdown_says_what_a_reader_needs(statement: Statement) -> None:
 
 def test_html_is_a_page_with_a_chart_and_escapes_labels(statement: Statement) -> None:
     page = statement.html()
-    assert all("how far one person can move them" in face for face in (page, str(statement)))
+    assert all("how far one person can move all of them" in face for face in (page, str(statement)))
     assert page.startswith("<!doctype html>")
     assert "clicks &lt;b&gt;per item&lt;/b&gt;" in page
     assert "Shop &amp; co" in page
@@ -57,7 +57,7 @@ def test_html_is_a_page_with_a_chart_and_escapes_labels(statement: Statement) ->
 
 def test_where_nothing_was_released() -> None:
     empty = Ledger(epsilon=1, delta=1e-6).statement()
-    assert all("Nothing, through a ledger" in face for face in (empty.html(), str(empty)))
+    assert all("Nothing was released through a ledger" in face for face in (empty.html(), str(empty)))
 
 
 def test_the_certificate_is_complete_and_carries_no_times_of_releases(statement: Statement) -> None:
@@ -208,13 +208,13 @@ def paid_by(ledger: Ledger, **after: Any) -> Statement:
     return Statement.of("a fit", guarantee, events, public_inputs={}, ledger=ledger.totals(), **after)
 
 
-def test_a_statement_says_what_the_ledger_has_spent_in_all() -> None:
+def test_a_statement_says_what_the_ledger_has_spent_in_total() -> None:
     ledger = ledger_with_two_releases()
     statement = Statement.parse(paid_by(ledger).json())
     assert statement.guarantee.epsilon + 0.2 < ledger.spent.epsilon
     said = (
-        f"The ledger that paid for this has spent epsilon = {round_up(ledger.spent.epsilon)} at delta = 1e-06 in all, "
-        "what is set aside included, of a budget of epsilon = 1."
+        f"The ledger that paid for this has spent epsilon = {round_up(ledger.spent.epsilon)} at delta = 1e-06 in "
+        "total, including what is set aside, of a budget of epsilon = 1."
     )
     assert said in str(statement)
     assert said in statement.html()
@@ -222,11 +222,11 @@ def test_a_statement_says_what_the_ledger_has_spent_in_all() -> None:
 
 
 def test_ledgers_without_a_budget_or_a_promise() -> None:
-    assert "in all, what is set aside included, and has no budget." in str(paid_by(Ledger(delta=1e-6)))
+    assert "in total, including what is set aside, and has no budget." in str(paid_by(Ledger(delta=1e-6)))
     nothing = paid_by(Ledger())
-    assert "has spent epsilon = infinity at delta = 0 in all" in str(Statement.parse(nothing.json()))
+    assert "has spent epsilon = infinity at delta = 0 in total" in str(Statement.parse(nothing.json()))
     seeded = Ledger(epsilon=1, delta=1e-6, noise_source=InsecureSeededNoise(0))
-    assert "of a budget of epsilon = 1; in all, it is NOT PRIVATE: the noise came from" in str(paid_by(seeded))
+    assert "of a budget of epsilon = 1; in total, it is NOT PRIVATE: the noise came from" in str(paid_by(seeded))
 
 
 def test_a_filter_may_be_a_better_bound_than_the_sum() -> None:
@@ -241,7 +241,7 @@ def test_a_filter_may_be_a_better_bound_than_the_sum() -> None:
         with pytest.raises(PrivacyError, match=named):
             Statement.parse(forged(statement, lambda c, change=change: c["budget"].update(change)))
     said = Statement.of("a search", ledger.spent, ledger.events, public_inputs={}, ledger=ledger.totals())
-    assert "has spent epsilon = 4 at delta = 1e-06 in all" in str(said)
+    assert "has spent epsilon = 4 at delta = 1e-06 in total" in str(said)
 
 
 def test_a_statement_that_goes_on_is_about_the_ledger_that_paid_last() -> None:

@@ -217,7 +217,7 @@ def scaled(scale: kernels.Scale) -> dict[str, float]:
 
 def graded(rated: bool | kernels.Grades, scale: kernels.Scale) -> dict[str, Any]:
     """The fields of the C struct for the factors that values are turned into."""
-    numbers = (0.0, 0.0, 1.0, 0.0) if isinstance(rated, bool) else rated  # of values as they are
+    numbers = (0.0, 0.0, 1.0, 0.0) if isinstance(rated, bool) else rated  # these leave values as they are
     names = ("center", "shrinkage", "per", "slope")
     return {**scaled(scale), "rated": int(bool(rated)), **dict(zip(names, map(float, numbers), strict=True))}
 

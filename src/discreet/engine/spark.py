@@ -45,7 +45,7 @@ SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "8", "spark.sql.adap
 PARTIAL = "block int, branch int, checksums binary, kernels array<string>, touched binary, units binary"
 BLOCK_UNITS = 1 << 17  # numbers in a block: a megabyte
 BRANCHES = 16  # how many partial sums one task adds up
-DIGEST = 16  # bytes
+DIGEST = 16  # bytes of a checksum
 CHECKSUM = np.dtype([("source", "<i4"), ("digest", f"V{DIGEST}")])
 
 
@@ -69,7 +69,7 @@ class Layout:
 
     @property
     def length(self) -> int:
-        """Rows."""
+        """The number of rows."""
         return len(self._triangle[0]) if self.symmetric and len(self.shape) == 2 else self.shape[0]
 
     @property
@@ -90,7 +90,7 @@ class Layout:
         return np.triu_indices(self.shape[-1])
 
     def packed(self, total: Array) -> Array:
-        """The table."""
+        """The array as a table."""
         if self.symmetric:
             total = total[(..., *self._triangle)]
         return np.ascontiguousarray(total.reshape(self.length, self.width))
@@ -258,7 +258,7 @@ class SparkBlocks(Blocks[Any]):
     """Blocks in the partitions of a cluster."""
 
     table: SparkInteractions
-    most_users: int | None  # of a block
+    most_users: int | None  # the most users of a block
     steps: tuple[Callable[[Any], Any], ...] = ()  # functions that are applied to each block, in order
 
     def map(self, make: Callable[[Any], Any]) -> SparkBlocks:

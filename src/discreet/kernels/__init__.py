@@ -38,7 +38,7 @@ OUTSIDE = "indptr, indices: every entry must have a value and a vector"
 Bound = tuple[float, float, int]  # the arguments step, limit and largest of `truncate`
 Scale = tuple[float, float, float]  # middle, unit, reach: (value - middle) / unit is clipped to [-reach, reach]
 Grades = tuple[float, float, float, float]  # mean, shrinkage, unit and slope of a `models.grading.Grading`
-ITEM_BYTES = 1 << 20  # of item posteriors that a thread takes at a time
+ITEM_BYTES = 1 << 20  # bytes of item posteriors that a thread takes at a time
 SCORES = 1 << 26  # multiplications for users' scores that a thread takes at a time
 
 
@@ -134,7 +134,7 @@ class Table:
 
     @classmethod
     def empty(cls, n: int, k: int, dtype: Any) -> Table:
-        """Zeros."""
+        """A table of zeros."""
         return cls(aligned((n, max(-(-k // PAD) * PAD, PAD)), dtype), k)
 
     @classmethod

@@ -19,7 +19,7 @@ from discreet.typing import Array
 from discreet.validation import Count, NotNegative
 
 POPULARITY, SUMS = "item popularity", "item sums of ratings"
-BOUND = 0.25  # of a user's contribution to the sums, relative to the value range: the norm of a typical contribution
+BOUND = 0.25  # the bound on contributions to the sums, relative to the value range: the norm of a typical one
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

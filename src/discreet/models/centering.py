@@ -26,15 +26,15 @@ from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 MEAN, VARIANCES = "users' mean ratings", "variances of users' ratings"
-USER_SHARES = {MEAN: 0.005, VARIANCES: 0.01}  # of mu^2
+USER_SHARES = {MEAN: 0.005, VARIANCES: 0.01}  # shares of mu^2
 
 SHRINKAGE = 1.0  # as published: pseudo-ratings at the center that are added for a user's own mean
 TYPICAL_SHRINKAGE, LEAST_SHRINKAGE, MOST_SHRINKAGE = 3.0, 0.5, 20.0  # variance of a rating / variance of users' means
 RATINGS_PER_USER = 80  # a typical number, if the catalog has that many items
-SPREAD = 0.2  # of a rating about its user's mean, relative to the value range
+SPREAD = 0.2  # typical deviation of a rating from its user's mean, relative to the value range
 SIZE = 0.5  # typical size of an uncentered rating, relative to the largest possible one
-MIDDLE_SPREAD = 0.2  # of the mean rating about the middle of the range, relative to the range
-USER_SPREAD = 0.25  # of one user's mean or variance, as a fraction of the largest one
+MIDDLE_SPREAD = 0.2  # prior deviation of the mean rating from the middle of the range, relative to the range
+USER_SPREAD = 0.25  # variation of users' means and variances, as a fraction of the largest possible one
 CLAMP = 2 * SPREAD  # the largest distance of a rating from its mean that counts, relative to the value range
 
 

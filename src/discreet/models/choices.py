@@ -41,8 +41,8 @@ from discreet.typing import Array
 POPULARITY = "item popularity"  # the label of the earlier release of popularity
 SECOND_MOMENT, POWER_STEP = "second moment of histories", "power step of histories"
 LABELS = (SECOND_MOMENT, POWER_STEP)
-STEP_SHARE = 0.4  # share of the power step in the budget of both releases
-LEAST_POPULARITY = 1.2  # of an item in the power step, in units of the norm of its row's noise
+STEP_SHARE = 0.4  # the power step's share of the budget of both releases
+LEAST_POPULARITY = 1.2  # the least popularity in the power step, in units of the norm of a row's noise
 MOST_DENSE = 1000  # up to this many items of a second moment, users' rows are dense even if they have few items
 MOST_CELLS = 1 << 25  # the most numbers in a power step
 
@@ -64,7 +64,7 @@ class Residuals:
 
     @classmethod
     def of(cls, chosen: Chosen) -> Residuals:
-        """For the chosen items."""
+        """The residuals for the chosen items."""
         return cls(places(chosen.items, len(chosen.weights)), chosen.weights, chosen.common[chosen.items])
 
     def __call__(self, part: UserBatch) -> Array:

@@ -23,13 +23,13 @@ from discreet.typing import Array
 
 MEMORY = 0.8  # weight of earlier products in a step of Oja's method
 LEAST_MU = 2.0**-14  # the least mu of one release
-MOST_ITEMS = 8000  # two dense covariances of so many items fit in memory, and take minutes to decompose
+MOST_ITEMS = 8000  # two dense covariances of this size fit in memory, and take minutes to decompose
 MOST_FREQUENT = 4000  # the most items that are chosen, by default
-LEAST_POPULARITY = 0.8  # of chosen items, in units of the noise's largest eigenvalue
+LEAST_POPULARITY = 0.8  # the least of chosen items, in units of the noise's largest eigenvalue
 FEWEST_ITEMS = 20  # the fewest that are chosen, however unpopular they are
 MOST_DIRECTIONS = 64  # even if more of them stand out of the noise
-LEAST_BULK = 0.05  # the least variance of single ratings, relative to the mean eigenvalue
-PENALTY = 2.0  # of users' coefficients, in units of that variance; above 1, as prior variances are slightly optimistic
+LEAST_BULK = 0.05  # lower bound of the variance of single ratings, relative to the mean eigenvalue
+PENALTY = 2.0  # on users' coefficients, in units of that variance; above 1, as prior variances are optimistic
 
 
 def require_rank(rank: int | None, n_items: int) -> None:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from discreet.models.private import PrivateModel
 
 ROUNDS = (("choice of items", 0.05), ("choice of more items", 0.95))  # shares of mu^2 and delta
-SHARE = 0.25  # of a model's mu^2
-DELTA_SHARE = 0.2  # of a model's delta: for thresholds
-ALONE = 0.5  # of delta, for thresholds, if items are all that is released
+SHARE = 0.25  # share of a model's mu^2
+DELTA_SHARE = 0.2  # share of a model's delta for thresholds
+ALONE = 0.5  # share of delta for thresholds if only items are released
 ANY = 4096  # any number of items: the total cost of a fit does not depend on it
 
 

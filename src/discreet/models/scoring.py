@@ -12,7 +12,7 @@ from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 
 TARGET = 0.2  # share of the interactions that is held back if no targets are given
-LENGTH = 20  # of lists
+LENGTH = 20  # the length of lists
 NOT_COVERED = (
     "these are exact numbers about the people in the table, and a model that is chosen by them tells more about people "
     "than its guarantee says; discreet.tune.search chooses privately"

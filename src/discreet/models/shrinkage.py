@@ -49,7 +49,7 @@ def item_offsets(sums: Noisy, counts: Noisy, spread: float, n_users: float) -> A
     ratings.
     """
     known = np.maximum(counts.values, 1 + counts.std)
-    weight = min(n_users / max(float(np.maximum(counts.values, 0).sum()), 1.0), 1.0)  # of a typical rating
+    weight = min(n_users / max(float(np.maximum(counts.values, 0).sum()), 1.0), 1.0)  # the weight of a typical rating
     noise = sums.std**2 + spread**2 * weight * known
     excess, offsets = sums.values**2 - noise, np.zeros(len(known))
     for alike in equally_popular(counts.values):

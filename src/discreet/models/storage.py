@@ -39,7 +39,7 @@ TRIES = 100  # attempts of a reader while others save; each failed attempt means
 
 _TEXTS, _OBJECTS = ("format", "class", "digest"), ("params", "values", "files", "certificate")
 _FIELDS = {"version": int} | dict.fromkeys(_TEXTS, str) | dict.fromkeys(_OBJECTS, dict)  # and origin, a text or null
-_ENTRY = {"sha256": str, "size": int}  # of a file
+_ENTRY = {"sha256": str, "size": int}  # describes a file
 _DTYPES = ("float32", "float64", "int64")
 
 

@@ -44,7 +44,7 @@ class Chosen:
     """
 
     items: Array  # their numbers, increasing
-    weights: Array  # of items, before a user's weights are scaled to length 1; 0 for items outside J
+    weights: Array  # the weights of items, before a user's weights are scaled to length 1; 0 for items outside J
     common: Array  # p
     popularity: Array  # of all items; positive, also where the noise hides it
     total: float  # the sum of all popularities, about the sum over users of sqrt(number of items)
@@ -56,7 +56,7 @@ class Chosen:
 
     @classmethod
     def of(cls, popularity: Noisy, items: Array) -> Chosen:
-        """With the given items."""
+        """The choice of the given items."""
         least = 1 + popularity.std
         # Below that it is mostly noise, but still tells which of two items is more likely to be popular.
         floored = np.maximum(popularity.values, least) * np.exp(np.minimum(popularity.values / least - 1, 0))

@@ -29,7 +29,7 @@ from discreet.version import __version__
 PLACES = 8  # numbers of 8 bytes in a cache line
 SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33, 65)]
 LARGE = [(1002, 64)]  # dense rows, and directions of taste
-ENTRIES = 67  # of an array, chosen so that the last ones do not fill a vector register
+ENTRIES = 67  # length of arrays, chosen so that the last entries do not fill a vector register
 KINDS = (np.float32, np.float64)  # used to fold in users
 
 Operation = Callable[[Array, Array, Array], Array]

@@ -20,9 +20,9 @@ from discreet.privacy.statistics import fine_grid
 from discreet.typing import Array
 from discreet.validation import Count, NotNegative, Positive, check_fields, whole
 
-UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
-UP_MATRIX = 1 + 2.0**-20  # for the rounding of floats, in a solver and here
-SHORT = 24  # binary digits of an epsilon that several scales of noise share
+UP = 1 + 2.0**-50  # covers the rounding of a square root and a product
+UP_MATRIX = 1 + 2.0**-20  # covers the rounding of floats, in a solver and here
+SHORT = 24  # binary digits of an epsilon that noise of several scales shares
 
 
 class EntryStatistic(ABC):
@@ -55,7 +55,7 @@ class Bits(EntryStatistic):
     """The bits themselves, for randomized response."""
 
     noises = (RandomizedResponse,)
-    entries: Count  # how many of them may differ
+    entries: Count  # how many bits may differ
 
     def moved(self, noise: Noise) -> float:
         return self.entries
@@ -147,7 +147,7 @@ class Minimizer:
     change: Positive  # how far a flip moves a derivative
     bend: NotNegative  # the least second derivative of an entry's loss
     entries: Count  # how many bits may differ
-    slack: Positive = 0.01  # what the solver may add to the distance of two minimizers, as a fraction of it
+    slack: Positive = 0.01  # how much the solver may add to the distance of two minimizers, relative to it
 
     def __post_init__(self) -> None:
         check_fields(self)

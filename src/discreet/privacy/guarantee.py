@@ -22,8 +22,8 @@ from discreet.errors import PrivacyError
 from discreet.validation import Positive, Probability, check_fields, decimal, positive, probability, round_up, whole
 
 UNIT = 1 << 100  # mu^2 is counted in units of 2^-100, rounded up
-MAX_EPSILON = 200.0  # of a budget: a larger one protects nothing
-MAX_MU = 1 << 20  # of one release
+MAX_EPSILON = 200.0  # the largest budget; more would protect nothing
+MAX_MU = 1 << 20  # the largest mu of one release
 SPENDABLE = 1 - 2.0**-40  # share of the largest mu^2 that calibration uses, so that its parts fit after rounding up
 
 _SAFETY = 1e-9  # relative safety margin

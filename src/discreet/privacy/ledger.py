@@ -120,7 +120,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, lines: Iterable[dict[str, Any]]) -> "Plan":
-        """From plain values."""
+        """The inverse of `to_json`."""
         return cls(tuple(Planned(line["label"], Cost.from_json(line["cost"]), line["count"]) for line in lines))
 
     def __getitem__(self, label: str) -> Planned:

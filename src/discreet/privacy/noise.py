@@ -214,7 +214,7 @@ BLOCK = 1 << 15  # words worked on at a time: enough that threads seldom wait fo
 
 _LAYERS = 1 << 10
 _MANTISSA = 52  # bits of the abscissa drawn at once; with the layer and the sign they fill a 64-bit word
-_MARGIN = 1e-9  # by which the tables stay on the safe side of the curve, against 1e-12 of rounding
+_MARGIN = 1e-9  # safety margin between tables and curve; rounding errors are about 1e-12
 _BAND = 1e-10  # half-width of the band in which float64 does not decide whether a point is under the curve
 _END = 24  # where the rectangles of the normal law end
 
@@ -485,7 +485,7 @@ def _decided(zig: _Ziggurat, exact: Scale, stream: Stream, word: int, ordinate: 
     """A point that float64 could not decide, in exact arithmetic: its integer, and whether it is rejected."""
     real = _exact(zig, stream, word, ordinate)
     integer = 0 if real is None else _integer(exact, real, zig.density.floor)
-    return ((-integer if word & _LAYERS else integer) + 2**63) % 2**64 - 2**63, real is None  # as int64 adds
+    return ((-integer if word & _LAYERS else integer) + 2**63) % 2**64 - 2**63, real is None  # wrapped like int64
 
 
 def _sample(density: _Density, scale: Scale, stream: Stream, out: Integers) -> None:
@@ -602,7 +602,7 @@ class Gaussian:
         return Grid.for_std(self.std)
 
     def cost(self, sensitivity: float) -> Cost:
-        """What a release costs."""
+        """The cost of a release."""
         return Cost.of_gaussian(_sensitivity(sensitivity), self.std)
 
     def check(self, statistic: GridArray) -> None:
@@ -627,7 +627,7 @@ class Gaussian:
         result, some = flat.view(float) if statistic.spare else np.empty(flat.shape), 1 + 2 * BLOCK // n**2
         diagonals = _plus(flat.take(diagonal, axis=1), grid, wide, stream)
 
-        def fill(at: int) -> None:  # as many matrices as fit in the cache, with their own part of the keystream
+        def fill(at: int) -> None:  # fills as many matrices as fit in the cache, from their own part of the keystream
             rows, own = slice(at, at + some), Stream(key, at) if at else stream
             noisy = [diagonals[rows], _plus(flat[rows].take(above, axis=1), grid, narrow, own)]
             np.concatenate(noisy, axis=1).take(place.ravel(), axis=1, out=result[rows], mode="clip")
@@ -734,7 +734,7 @@ class RandomizedResponse:
         return math.nextafter(epsilon, math.inf)
 
     def grid(self) -> Grid:
-        """Bits are whole numbers."""
+        """The grid of whole numbers, since bits are whole."""
         return Grid()
 
     def cost(self, sensitivity: float) -> Cost:

@@ -12,10 +12,10 @@ from discreet.validation import round_up
 
 
 def release_rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[dict[str, Any]]:
-    """The releases for people: with the epsilon of each alone, and its share if all are of one kind."""
+    """The releases as table rows, with the epsilon of each alone, and its share if all are of one kind."""
     costs = [Cost.from_json(release["cost"]) for release in releases]
     total = sum(costs, Cost())
-    alone = {cost: round_up(cost.epsilon(delta)) for cost in set(costs)}  # of many releases, most cost the same
+    alone = {cost: round_up(cost.epsilon(delta)) for cost in set(costs)}  # most releases cost the same
     table = []
     for release, cost in zip(releases, costs, strict=True):
         pure = cost.pure / total.pure if math.isfinite(total.pure) else None
@@ -54,11 +54,11 @@ _COLUMNS |= {"epsilon": "epsilon alone", "share": "share of what was spent"}
 def _legend(certificate: Mapping[str, Any]) -> str:
     """An explanation of the columns."""
     if not certificate["releases"]:
-        return "Nothing, through a ledger."
+        return "Nothing was released through a ledger."
     return (
-        "All that was computed from people's data and made public, with noise added. Shape: how many numbers. "
-        "Sensitivity: how far one person can move them, all together. Noise: how far chance moves each of them. "
-        "Epsilon alone: what the guarantee would be, had there been nothing else."
+        "Everything that was computed from people's data and made public, with noise. Shape: how many numbers. "
+        "Sensitivity: how far one person can move all of them together. Noise: how far chance moves each. "
+        "Epsilon alone: the guarantee if this were the only release."
     )
 
 
@@ -80,17 +80,17 @@ def _lists(certificate: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def paid(certificate: Mapping[str, Any]) -> str:
-    """The total of the ledger that paid for it, so that nobody takes one fit's epsilon for the total."""
+    """A sentence on the ledger's total, so that nobody takes the epsilon of one fit for everything spent."""
     if certificate["ledger"] is None:
         return ""
     spent, budget = certificate["ledger"]["spent"], certificate["ledger"]["budget"]
     total = math.inf if spent["epsilon"] is None else spent["epsilon"]
-    if budget:  # proved too, even if the sum of what was spent is a looser bound than the filter's
+    if budget:  # the filter proves it, even if the sum of costs is a looser bound
         total = min(total, budget["epsilon"])
     numbers = f"epsilon = {round_up(total)} at delta = {round_up(spent['delta'])}"
     limit = f"of a budget of epsilon = {round_up(budget['epsilon'])}" if budget else "and has no budget"
-    void = "" if spent["holds"] else f"; in all, it is NOT PRIVATE: {spent['why_not']}"
-    return f"The ledger that paid for this has spent {numbers} in all, what is set aside included, {limit}{void}."
+    void = "" if spent["holds"] else f"; in total, it is NOT PRIVATE: {spent['why_not']}"
+    return f"The ledger that paid for this has spent {numbers} in total, including what is set aside, {limit}{void}."
 
 
 def _sources(certificate: Mapping[str, Any]) -> str:
@@ -99,7 +99,7 @@ def _sources(certificate: Mapping[str, Any]) -> str:
 
 
 def markdown(certificate: dict[str, Any]) -> str:
-    """The certificate as a markdown page. Its texts add neither lines nor HTML: anyone may have written them."""
+    """The certificate as a markdown page. Its texts are escaped, since anyone may have written them."""
     c = certificate
 
     def line(text: str) -> str:

@@ -21,7 +21,7 @@ from discreet.validation import positive
 # -- Poisson samples of users: for each release, an exact and secret coin decides for each person. They are accounted as
 # `SampledGaussian` events, for add-remove adjacency only: docs/proofs/sgd.md.
 
-AIM, CLOSE = 0.997, 0.99  # shares of epsilon: the target, and what is close enough
+AIM, CLOSE = 0.997, 0.99  # shares of epsilon: the target of the search, and what is close enough
 TRIALS = 60
 LEAST_MU = 2.0**-20  # of one release: below it, noise would drown out any number of people
 
@@ -74,7 +74,7 @@ def largest_mu(epsilon: float, delta: float, rate: float, releases: int) -> floa
 
 SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 MOST = 1000.0  # trials on average: more would take forever
-BITS = 512  # of a uniform number, to begin with
+BITS = 512  # initial bits of a uniform number
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from discreet.privacy.statistics import Statistic, UserBatch, countable, fine_gr
 from discreet.typing import Array, Integers
 from discreet.validation import Count, probability, whole
 
-MOST = 256  # of a user's items that count: the threshold grows with it, slowly
+MOST = 256  # the most items of a user that count; the threshold grows slowly with it
 MOST_POSSIBLE = 1 << 16
 LEAST_DELTA = 1e-100
 

@@ -232,7 +232,7 @@ class Store:
         self._lock = threading.RLock() if memory else nullcontext()  # its one connection serves all threads
         weakref.finalize(self, self._engine.dispose)
         self._where = self._engine.url.set(query={}).render_as_string()  # without its password
-        self.url = None if memory else self._engine.url.set(password=None).render_as_string()  # for others to see
+        self.url = None if memory else self._engine.url.set(password=None).render_as_string()  # for display
         self._known = State()  # the state of the log as this object last saw it
         with self._connection() as connection:
             if not self._engine.dialect.has_table(connection, "discreet_ledger"):
@@ -408,8 +408,8 @@ def _engine(url: str, create: bool, lock_timeout: float) -> sa.Engine:
 class Checkpoint:
     """Where the releases of one reservation are kept."""
 
-    folder: Path  # which exists
-    reservation: str  # its id
+    folder: Path  # an existing folder
+    reservation: str  # the id of the reservation
 
     def write(self, array: npt.NDArray[Any]) -> dict[str, str]:
         """Write an array, encrypted, and sync it; returns what is needed to read it again, for the ledger."""

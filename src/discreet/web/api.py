@@ -39,7 +39,7 @@ class Limits:
     A client that exceeds one is told which.
     """
 
-    # for one request
+    # limits for one request
     head: int = 16 * 1024  # bytes of the request line and headers; browsers send about one thousand
     fields: int = 100  # headers: many tiny ones take far more memory than they have bytes
     body: int = 256 * 1024  # bytes: some thousands of ratings
@@ -51,7 +51,7 @@ class Limits:
     # between two requests
     patience: float = 10.0
 
-    # for all clients together
+    # limits for all clients together
     connections: int = 512  # beyond that, the client that has kept the server waiting longest is disconnected
     waiting: int = 4096  # work that may wait (see `Query.size`): less than a second of it
     memory: int = 32 * 1024 * 1024  # bytes of bodies and answers in memory, apart from small ones

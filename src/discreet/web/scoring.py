@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 PRECISIONS = ("float32", "float16", "int8")
-STEPS = 127  # of an int8, on either side of zero
-LARGEST = 60_000.0  # in float16
+STEPS = 127  # steps of an int8 on either side of zero
+LARGEST = 60_000.0  # the largest number stored as float16
 PEOPLE, FEWEST, MOST = 64, 3, 30  # made-up people, and how many items each has
 SHOWN = 10
 RATINGS = "ratings."  # prefix of the arrays of a fold-in that is only for predictions

@@ -74,8 +74,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-BUSY = "discreet.busy"  # in the scope of a request that was refused because of the load
-NOT_KEPT = {"Cache-Control": "no-store"}  # for answers to one person
+BUSY = "discreet.busy"  # marks the scope of a request that was refused because of the load
+NOT_KEPT = {"Cache-Control": "no-store"}  # headers of answers to one person
 
 log = logging.getLogger("discreet.serve")
 
@@ -160,7 +160,7 @@ class _ChunkedResponse(Response):
 
 
 class Busy(Exception):
-    """Too much is waiting."""
+    """Too much work is waiting."""
 
 
 @dataclass(slots=True, eq=False)

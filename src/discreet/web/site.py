@@ -33,7 +33,7 @@ VECTORS = 3  # made-up people whose scores a client checks itself against
 EXACT = ("gram", "transitions")  # small matrices that should not be rounded
 SAFE = 2**53  # JavaScript represents smaller integers exactly
 EVALUATION = "evaluation: "  # prefix of the label of a private evaluation, before the metrics
-LEAST = 1e-300  # to divide by instead of zero
+LEAST = 1e-300  # a divisor in place of zero
 OWN_WORD = "These are exact numbers, published on the owner's word that they may be public: no guarantee covers them."
 CURVE = '{"metric": "rmse", "points": [{"epsilon": 1, "value": 0.92}], "references": {"not private": 0.86}}'
 

@@ -22,7 +22,7 @@ RADIUS = 2.5  # times the estimated first singular value of the full matrix
 LEAST_NOISE = 1.0  # times what the last direction explains: the least residual that is assumed
 CLEAR = 2.0  # standard deviations: a smaller sum of squares may be nothing but noise
 LEAST_NEW = 1e-6  # squared norm of the part of a direction that is orthogonal to earlier ones, at least
-ROUNDING = 2.0**-20  # of the first residuals and of L: shorter residuals may be mostly rounding errors
+ROUNDING = 2.0**-20  # share of the first residuals, and of L, below which residuals may be mostly rounding errors
 
 
 @dataclass(frozen=True)

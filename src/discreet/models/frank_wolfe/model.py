@@ -41,7 +41,7 @@ from discreet.validation import Count, Positive, positive
 LossName: TypeAlias = Literal["squared", "logistic"]
 Eigensolver: TypeAlias = Literal["dense", "oja"]
 
-ENERGY_SHARE, LENGTH_SHARE = 0.05, 0.01  # of the budget: for single numbers, whose noise matters little
+ENERGY_SHARE, LENGTH_SHARE = 0.05, 0.01  # shares of the budget for single numbers, whose noise matters little
 MOST_STEPS = 20
 MOST_DENSE = 4000  # the most items whose covariance is released as a matrix by default
 LARGEST_DENSE = 1 << 14  # the most items whose covariance can be released as a matrix: 2 GiB

@@ -37,7 +37,7 @@ from discreet.validation import Count, Positive, Seed
 
 POPULARITY, MOMENT = "item popularity", "second moment of gradient steps"
 GRADIENT = "item gradient over a sample of users"
-POPULARITY_SHARE = 0.05  # of mu^2
+POPULARITY_SHARE = 0.05  # share of mu^2
 FEW_ITEMS = 500  # in catalogs up to this size, all items are used
 START = 0.3  # norm of an item's initial vector, in the unit of the ratings
 LATER = 0.5  # the share of steps after which factors are averaged

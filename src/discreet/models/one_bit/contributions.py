@@ -138,7 +138,7 @@ class Mechanism(ABC):
     flips: tuple[float, float] | None = None  # the probabilities that a 1 and a 0 are flipped, if given
     ridge: float | None = None  # lambda, if given
     clamp: float = 0.5  # C, of gradients
-    steps: int = 1  # of gradients
+    steps: int = 1  # how many gradients are released
 
     on_bits: ClassVar[bool] = False  # whether the noise is on the bits, so that any solver may follow
     why_not: ClassVar[str] = ""  # why there is no guarantee at all, if there is none

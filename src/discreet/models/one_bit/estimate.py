@@ -30,7 +30,7 @@ from discreet.typing import Array
 MEMORY = 10  # number of earlier losses that a step is compared with
 DECREASE = 1e-4  # fraction of the predicted decrease that a step must achieve
 SHORTEST, LONGEST = 1e-10, 1e10  # steps
-SEED = 0  # of the start of subspace iteration, if there is no better one
+SEED = 0  # of the random start of subspace iteration
 STIFF = 12.0  # weight of the term for entries beyond the bound, times the curvature of the loss
 MULTIPLIER_ROUNDS = 20  # the most rounds
 MOST_DENSE = 400  # up to this number of rows or columns, LAPACK finds the largest singular value faster
@@ -43,7 +43,7 @@ EFFECT_SWEEPS = (30, 10)  # over the effects, in the first round and in each lat
 EFFECT_PENALTY = 2.0  # 1 / the prior variance of effects of rows and columns
 SHARE = 0.5  # factor of tau if there are effects, which explain part of the matrix
 LEAST_PENALTY = 1e-3  # the least penalty of users' vectors
-MAX_RANK = 64  # of the matrix: more would be noise, and too slow for large matrices
+MAX_RANK = 64  # more would fit noise, and be too slow for large matrices
 SUBSPACE_SWEEPS = 4  # the most sweeps; later steps continue where the last one stopped
 SETTLED = 1e-3  # iteration stops at this change of squared singular values, relative to the first
 EXTRA_VECTORS = 4  # more vectors than were needed the last time

@@ -20,7 +20,7 @@ from discreet.typing import Array
 
 TRUST = 4.0  # times a rating's variance: how much dividing by weights may amplify the noise of eigenvalues
 LEAST_VARIANCE = 0.05  # the least variance of an item, relative to the largest covariance
-MOST_COLUMNS = 128  # of factored similarities, which are exact for up to this many items
+MOST_COLUMNS = 128  # rank of factored similarities; they are exact for up to this many items
 
 
 def rating_factors(moment: Noisy, items: Array, n_items: int, rank: int | None) -> Array:
@@ -52,10 +52,10 @@ def rating_fold_in(factors: Array, base: Array, shrinkage: float | None) -> Ridg
 class Cleansed:
     """The public results of cleansing."""
 
-    averages: Array  # of all items' ratings
+    averages: Array  # mean ratings of all items
     counts: Array
     items: Array  # the numbers of the items that have a covariance
-    covariance: Array  # of users' centered ratings of each two of these, with noise
+    covariance: Array  # noisy covariance of users' centered ratings of these items
     edge: float  # about the largest eigenvalue of that noise
 
 

@@ -32,7 +32,7 @@ from discreet.validation import Count, Positive, whole
 
 Predictor: TypeAlias = Literal["svd", "knn"]
 
-SHARES: Shares = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
+SHARES: Shares = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # shares of mu^2
 
 
 def popularity_share(mu: float) -> float:

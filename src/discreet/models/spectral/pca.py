@@ -34,7 +34,7 @@ from discreet.validation import Count, Positive, Probability, whole
 Method = Literal["dense", "oja", "block"]
 
 SECOND_MOMENT, PRODUCT, ENERGY = "second moment", "product", "energy"
-ENERGY_SHARE = 0.05  # of the budget, for eigenvalues by Oja's method
+ENERGY_SHARE = 0.05  # share of the budget for eigenvalues by Oja's method
 LARGEST_DENSE = 1 << 14  # the most columns whose second moment can be released as a matrix: 2 GiB
 
 
