@@ -24,7 +24,7 @@ from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array, Words
 
-Ratings: TypeAlias = Interactions | SparkInteractions  # a model may use only sums over them, and what is public
+Ratings: TypeAlias = Interactions | SparkInteractions  # a model may use only sums over them, and public metadata
 
 # Limits of a batch. The contributions of one batch for each thread are in memory at once.
 PART = 1 << 17  # interactions: enough to make Python's overhead for a batch small

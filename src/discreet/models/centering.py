@@ -72,7 +72,7 @@ class Centering:
         return cls((low + high) / 2, SHRINKAGE, row_norm) if centre else cls(0.0, None, row_norm)
 
     def about(self, users: UserMeans) -> Centering:
-        """The same about users' own means, shrunk by what was estimated about these."""
+        """The same about users' own means, shrunk by the estimates about these."""
         return replace(self, centre=users.mean, shrinkage=users.shrinkage)
 
     @classmethod
@@ -97,7 +97,7 @@ class Centering:
         return self.prepare(part).values
 
     def offset_shares(self, values: Array) -> Array:
-        """What each of one user's ratings adds to their offset: these and `centre` add up to it."""
+        """The contribution of each of one user's ratings to their offset: these and `centre` sum to the offset."""
         if self.shrinkage is None:
             return np.zeros(len(values))
         return np.asarray((values.astype(np.float64) - self.centre) / max(len(values) + self.shrinkage, 1))

@@ -47,7 +47,7 @@ MOST_DENSE = 1000  # up to this many items of a second moment, users' rows are d
 MOST_CELLS = 1 << 25  # the most numbers in a power step
 
 
-# -- what users contribute
+# -- users' contributions
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Residuals:
 own_weights = weights(rated=True)  # users' weights of their items, scaled to length 1
 
 
-# -- the releases, and what follows from them
+# -- the releases, and estimates from them
 
 
 @dataclass(frozen=True)

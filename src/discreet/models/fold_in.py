@@ -126,7 +126,7 @@ class Ridge:
         return offsets, vectors.values
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
-        """What each rating adds to the score of an item: they and `base` add up to it.
+        """Each rating's contribution to the score of an item: these and `base` sum to the score.
 
         With the offset as a column of ones in front, the score is base_j + x_j . A^-1 X^T t, a sum over the ratings t.
         """
@@ -165,7 +165,7 @@ class FoldIn(ABC):
     base: Array
 
     def __init_subclass__(cls) -> None:
-        if cls.__base__ is not FoldIn:  # it would compute something different from what it describes
+        if cls.__base__ is not FoldIn:  # its computation would differ from its description
             raise TypeError(f"{cls.__name__}: a fold-in is derived from FoldIn alone; compose it of others")
 
     @abstractmethod
@@ -174,7 +174,7 @@ class FoldIn(ABC):
 
     @abstractmethod
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
-        """What each rating of one history adds to the score of an item: they and `base` add up to it."""
+        """Each rating's contribution to the score of an item: these and `base` sum to the score."""
 
     def describe(self) -> Description:
         """Settings, tables and other arrays for the JavaScript client; raises if it cannot do the same."""
@@ -263,7 +263,7 @@ class RidgeFoldIn(FoldIn):
         return offsets.astype(kind, copy=False), vectors.astype(kind, copy=False)
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
-        """What each rating adds to the score of an item, given the targets of the whole history."""
+        """Each rating's contribution to the score of an item, given the targets of the whole history."""
         added = np.zeros(len(indices))
         if self.frequent is not None and not self.frequent[item]:
             return (values.astype(np.float64) - self.base[indices]) / max(len(indices), 1) if self.own_mean else added
@@ -340,7 +340,7 @@ class LinearFoldIn(FoldIn):
         return self._over(users, histories.n_users, work, n_jobs)
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
-        """What each rating adds to the score of an item, by itself and by its share in the offset."""
+        """Each rating's contribution to the score of an item, directly and through the offset."""
         part = UserBatch(np.array([0, len(indices)]), indices, values)
         share, scale = self._shares(part.counts)
         loads = self.loadings[indices].astype(np.float64) @ self.columns[item].astype(np.float64) * scale
@@ -369,7 +369,7 @@ class Steps(Protocol):
         """Some users' coefficients (users, rank) after all steps."""
 
     def contributions(self, part: UserBatch, aim: Array) -> Array:
-        """What each rating of one user adds to the offset and to coefficients . aim."""
+        """The contribution of each of one user's ratings to the offset plus coefficients . aim."""
 
     def describe(self) -> Description:
         """The steps' part of a fold-in's description."""
@@ -400,7 +400,7 @@ class ReplayFoldIn(FoldIn):
         return self._over(users, histories.n_users, work, n_jobs)
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
-        """What each rating adds to the score of an item: they and `base` add up to it."""
+        """Each rating's contribution to the score of an item: these and `base` sum to the score."""
         part = UserBatch(np.array([0, len(indices)]), indices.astype(np.int64), values)
         return self.steps.contributions(part, self.columns[item].astype(np.float64))
 

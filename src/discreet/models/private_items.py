@@ -196,7 +196,7 @@ def share_of(model: PrivateModel) -> Plan:
 
 
 def stand_in(table: Interactions) -> Interactions:
-    """What is public about a table with private items, as a table without rows and with other items."""
+    """The public parts of a table with private items, as a table without rows and with placeholder items."""
     return replace(table.of_users(np.zeros(0, np.int64)), catalogue=Catalogue(np.arange(ANY)))
 
 
@@ -224,7 +224,7 @@ def with_the_rest(model: PrivateModel, n_items: int) -> PrivateModel:
 
 
 def preview(model: PrivateModel, ledger: Ledger | None) -> Preview:
-    """What a choice of items and a fit cost."""
+    """The cost of a choice of items and a fit."""
     rest = Planned("fit to the chosen items", with_the_rest(model, ANY).plan(ANY).cost)
     plan = Plan((*share_of(model).lines, rest))
     return (ledger or _own_ledger(model)).preview(plan)

@@ -33,7 +33,7 @@ _OURS = re.compile(rf"{HEAD}|{LEDGER}(-\w+)?|[0-9a-f]+(\.tmp|{SUFFIX})")
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """What fit.json says; None if no fit has begun in this folder."""
+    """The content of fit.json; None if no fit has begun in this folder."""
     try:
         about = json.loads((folder / HEAD).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -46,7 +46,7 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 
 def described(model: PrivateModel, ratings: Ratings, plan: Plan) -> dict[str, Any]:
-    """What must be the same to resume a fit: everything that decides its releases, except the data."""
+    """A description of everything but the data that must be the same to resume a fit."""
     chosen = ratings.catalogue.selection
     about = {
         "class": type(model).__name__,

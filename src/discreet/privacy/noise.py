@@ -194,7 +194,7 @@ class DeclaredNoise:
 
 
 def described(source: NoiseSource) -> dict[str, Any]:
-    """What is recorded about a source: its name, and whether it is secure."""
+    """The record of a source: its name, and whether it is secure."""
     name = getattr(source, "name", None)
     if not isinstance(name, str) or not name.strip() or not hasattr(source, "secure"):
         raise PrivacyError(

@@ -39,7 +39,7 @@ def weights(grid: Grid, most: int) -> Integers:
 
 @dataclass(frozen=True)
 class Threshold:
-    """What the noisy weight of an item must reach to become public.
+    """A threshold that the noisy weight of an item must reach for the item to become public.
 
     Attributes:
         delta: The largest probability that an item passes that only one person has.

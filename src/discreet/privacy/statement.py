@@ -50,7 +50,7 @@ _FIXED = (
 
 
 def _proved(budget: Mapping[str, Any] | None, continued: bool) -> str:
-    """What is proved about releases that were chosen after seeing earlier ones."""
+    """The guarantee that is proved for releases that were chosen after seeing earlier ones."""
     if budget:
         return f"the ledger's budget, epsilon = {round_up(budget['epsilon'])} at delta = {round_up(budget['delta'])}."
     if continued:
@@ -296,7 +296,7 @@ class Statement:
         _require(secure or not guarantee.holds, "its noise came from an insecure source, but it claims to hold")
         _require(str(guarantee) == c["sentence"], "its sentence is not the one that its guarantee gives")
         covered = (c["covered"], c["not_covered"]) == (COVERED[guarantee.notion], list(NOT_COVERED))
-        _require(covered, "what it says is covered, or not covered, is not what its guarantee covers")
+        _require(covered, "its lists of what is covered and not covered do not match its guarantee")
         _check_budget(c["budget"], guarantee)
         quoted = {note.removeprefix(_FIXED) for note in c["notes"] if note.startswith(_FIXED)}
         proved = {_proved(c["budget"], continued) for continued in (False, True)}
@@ -385,7 +385,7 @@ def _check_ledger(ledger: Mapping[str, Any] | None, guarantee: Guarantee, releas
         return
     count, spent = ledger["releases"], Guarantee.from_json(ledger["spent"])
     sound = set(ledger) == {"spent", "budget", "releases"} and type(count) is int and 0 <= count <= len(releases)
-    _require(sound, "its ledger is not what was spent, a budget and a number of releases")
+    _require(sound, "its ledger does not consist of an amount spent, a budget and a number of releases")
     _require(_follows(ledger["spent"], spent), "its ledger has values that do not follow from its cost")
     same = (spent.unit, spent.adjacency) == (guarantee.unit, guarantee.adjacency)
     _require(same, "its ledger counts in another unit or adjacency than its guarantee")

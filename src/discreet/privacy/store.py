@@ -412,7 +412,7 @@ class Checkpoint:
     reservation: str  # the id of the reservation
 
     def write(self, array: npt.NDArray[Any]) -> dict[str, str]:
-        """Write an array, encrypted, and sync it; returns what is needed to read it again, for the ledger."""
+        """Write an array, encrypted, and sync it; returns an entry for the ledger with which it can be read again."""
         kind, key = array.dtype.newbyteorder("<"), os.urandom(32)
         content = np.ascontiguousarray(array, kind).reshape(-1).view(np.uint8)
         name = f"{secrets.token_hex(16)}{SUFFIX}"

@@ -107,7 +107,7 @@ class Local:
         return vectors
 
     def contributions(self, part: UserBatch, aim: Array) -> Array:
-        """What each rating of one user adds to the offset and to coefficients . aim.
+        """The contribution of each of one user's ratings to the offset plus coefficients . aim.
 
         Scales, projections and slopes are held fixed at their values for the whole history. Then coefficients and score
         are linear in the centered ratings: the replay runs forward, and backpropagation gives the score's derivatives.

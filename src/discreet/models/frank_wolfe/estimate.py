@@ -70,7 +70,7 @@ class Schedule:
         return self.made[-1]
 
     def kept(self) -> Kept:
-        """What a model keeps of all steps."""
+        """The parts of all steps that a model keeps."""
         return (*packed(self.made), self.radius or 0.0)
 
 
@@ -185,5 +185,5 @@ class Correction:
         return self.basis
 
     def kept(self) -> Kept:
-        """What a model keeps of all steps; there is no radius."""
+        """The parts of all steps that a model keeps; there is no radius."""
         return self.basis.columns, [(noise,) for noise in self.basis.noises], 0.0

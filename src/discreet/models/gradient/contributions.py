@@ -88,7 +88,7 @@ class Descent:
         return self.replay(row)[0]
 
     def contributions(self, part: UserBatch, aim: Array) -> Array:
-        """What each rating of one user adds to the offset and to coefficients . aim."""
+        """The contribution of each of one user's ratings to the offset plus coefficients . aim."""
         offsets = self.centering.offset_shares(part.values)
         about = part.values.astype(np.float64) - self.centering.centre - offsets.sum()
         loads = self._shares(part.indices) @ aim
@@ -128,7 +128,7 @@ class Descent:
 
 
 def extra_room(step: Step) -> float:
-    """What `EXTRA_ITEMS` more items would add to |P V|^2; items without loadings do not count."""
+    """The increase by `EXTRA_ITEMS` more items of |P V|^2; items without loadings do not count."""
     squares = (step.vectors**2).sum(axis=1)
     return EXTRA_ITEMS * float(squares.sum()) / max(int(np.count_nonzero(squares)), 1)
 

@@ -45,7 +45,7 @@ class Cleansing:
         return min(self.clamp, self.spread)
 
     def run(self, releaser: Releaser, ratings: Interactions, n_users: float) -> Cleansed:
-        """Make all releases, given the approximate number of users. Returns what follows from them."""
+        """Make all releases, given the approximate number of users. Returns estimates from them."""
         m, users = ratings.n_items, user_batches(ratings)
         counts = releaser.release(COUNTS, VectorSum(m, 1.0, nonnegative=True), users, equal_weights)
         about = partial(on_items, partial(self.left, np.full(m, self.centre)), np.arange(m))

@@ -387,7 +387,7 @@ class DPCleansedSVD(PrivateModel):
         return self._learned(cleansing.run(releaser, ratings, users.n_users), (low, high), users)
 
     def _learned(self, cleansed: Cleansed, value_range: tuple[float, float], users: UserMeans) -> dict[str, Any]:
-        """Learned attributes, from what is public."""
+        """Learned attributes, from public estimates."""
         if self.predictor == "svd":
             chosen, loadings = rating_directions(cleansed.covariance, cleansed.edge, self.rank), np.zeros((0, 0))
         else:

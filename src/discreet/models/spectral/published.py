@@ -102,7 +102,7 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
     covariance and its weights. One rating moves these by at most R, 1, (1 + 2 sqrt 2) B^2 and sqrt 2; each gets noise
     of that times sqrt(2 log(2 / delta')) / epsilon', with its part epsilon', delta' of the budget. The paper was not
     available: its constants are quoted from memory. For users the sensitivities are, with k = `max_items`, sqrt(k) R,
-    sqrt(k), sqrt(k) B^2 and sqrt(k) (add-remove). `guarantee_` has what follows.
+    sqrt(k), sqrt(k) B^2 and sqrt(k) (add-remove). `guarantee_` follows from these.
 
     Example:
         >>> import discreet
@@ -168,7 +168,7 @@ class PublishedCleansing:
     cap: int  # k, the most ratings of a user
 
     def run(self, releaser: Releaser, ratings: Interactions) -> Cleansed:
-        """Make all releases. Returns what follows from them."""
+        """Make all releases. Returns estimates from them."""
         n, root = ratings.n_items, self.cap**0.5
         users, some = self.users(ratings), self.users(ratings, max(DENSE_CELLS // n, 1))
         counts = releaser.release(COUNTS, VectorSum(n, root, nonnegative=True), users, _ones)
