@@ -89,7 +89,7 @@ def _overview(one: Reproduction, document: dict[str, Any] | None, folder: Path) 
 def _kind(data: str) -> str:
     """The data of a row, in words: what it is, and what it stands in for."""
     data = re.sub(r"(?<=MovieLens )(\d+)m\b", r"\1M", data)
-    made, stands = re.match(r"GENERATED \(movielens_like, .*?, ([\d,]+) ratings\), NOT ", data), " IN THE PLACE OF "
+    made, stands = re.match(r"GENERATED \(movielens_like, .*?, ([\d,]+) ratings\), NOT ", data), " INSTEAD OF "
     if made:
         return f"**generated** ({made[1]} ratings), in place of {data[made.end() :]}"
     return data.replace(f",{stands}", ", **in place of** ") if stands in data else WORDS.get(data, data)

@@ -70,7 +70,7 @@ def test_fetch_what_is_at_hand(tmp_path: Path) -> None:
     (tmp_path / "ml-1m.zip").touch()
     result = run(app, ["datasets", "fetch", "1m", "--json"])
     assert result.exit_code == 0
-    assert json.loads(result.stdout) == {"name": "ml-1m", "paths": [str(tmp_path / "ml-1m.zip")], "was_at_hand": True}
+    assert json.loads(result.stdout) == {"name": "ml-1m", "paths": [str(tmp_path / "ml-1m.zip")], "was_available": True}
     assert str(tmp_path / "ml-1m.zip") in run(app, ["datasets", "fetch", "ml-1m"]).stdout.replace("\n", "")
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import discreet
+from discreet.cli.commands import app
 from discreet.web.site import checked_curve
 from tests.cli.conftest import example, run
 
@@ -153,11 +155,27 @@ def test_a_private_model(work: Path, private_model: str) -> None:
     assert len(ledger.events) == 1
 
 
+def test_users_of_the_test_without_a_history(work: Path) -> None:
+    """`discreet split` makes some, if people have few rows."""
+    train = pd.read_csv("train.csv")
+    train[train["user"] > 150].to_csv("few.csv", index=False)
+    result = CliRunner().invoke(app, ["evaluate", "model", "test.csv", "--history", "few.csv", "--json"])
+    told = "users of the test data have no rows in --history; the model is shown an empty history of them"
+    assert result.stderr.endswith(f"{told}\n")
+    users = pd.read_csv("test.csv")["user"].nunique()
+    assert json.loads(result.stdout)["models"]["ALS"]["metrics"]["rmse"]["users"] == users
+
+
+def test_epsilons_are_read_before_the_table(work: Path) -> None:
+    options = ["--observed-items-are-public", "--range", "0.5", "5", "--delta", "1e-6", "--epsilons", "1;2"]
+    assert "--epsilons: '1;2' must be numbers" in run("tradeoff", "none.csv", *options, code=2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said", "code"),
     [
         (["model", "test.csv"], "--history", 2),
-        (["ratings.csv"], "give --epsilon and --delta", 2),
+        (["ratings.csv"], "missing: --epsilon NUMBER; --delta NUMBER; --items FILE", 2),
         (["ratings.csv", "--model", "als", "--history", "train.csv"], "saved model", 2),
         (["a", "b", "c", "--model", "als"], "one table and --model", 2),
         ([*SAVED, "--epsilon", "1"], "saved model", 2),
@@ -171,7 +189,7 @@ def test_a_private_model(work: Path, private_model: str) -> None:
         (["none", "test.csv", "--history", "train.csv"], "no such folder", 1),
         (["model", "none.csv", "--history", "train.csv"], "none.csv", 1),
         (["model", "views.csv", "--history", "train.csv"], "--value", 1),
-        (["model", "test.csv", "--history", "few.csv"], "history", 1),
+        (["model", "test.csv", "--history", "others.csv"], "history", 1),
         (["ratings.csv", "--model", "als", "--split", "2"], "--split: a share above 0 and below 1", 2),
         (["ratings.csv", "--model", "als", "--epsilon", "1"], "ALS is not private: it has no epsilon", 2),
     ],
@@ -179,7 +197,7 @@ def test_a_private_model(work: Path, private_model: str) -> None:
 def test_errors_are_one_sentence(work: Path, arguments: list[str], said: str, code: int) -> None:
     train = pd.read_csv("train.csv")
     train[["user", "item"]].to_csv("views.csv", index=False)
-    train[train["user"] > 150].to_csv("few.csv", index=False)
+    train.assign(user=train["user"] + 1000).to_csv("others.csv", index=False)
     text = evaluate(*arguments, code=code)
     assert text.startswith("discreet: ")
     assert text.count("\n") == 1

@@ -112,6 +112,19 @@ def test_explain(work: Path) -> None:
     assert "because of" in recommend("model", "--history", "1=5,2=4", "--explain")
 
 
+def test_explain_says_that_no_item_matters(work: Path, private_model: str) -> None:
+    found: Any = discreet.DPPopularity(epsilon=1, delta=1e-6)
+    found.fit(discreet.read("ratings.csv", items="movies.csv", value_range=(0.5, 5))).save("popular")
+    text = recommend("popular", "--history", "1=5,2=4", "--explain")
+    assert "No item in the history matters" in text
+    assert "because of" not in text
+
+
+def test_ids_that_are_floats_need_no_point(work: Path) -> None:
+    _saved([float(i) for i in range(12)])
+    assert recommend("typed", "--history", "3=5") == recommend("typed", "--history", "3.0=5")
+
+
 def part_titles(row: dict[str, Any]) -> set[str]:
     return {part["title"] for part in row["because"]}
 
@@ -162,6 +175,7 @@ def _saved(ids: list[Any]) -> None:
         ([f"{i}" for i in range(12)], "3"),
         ([f"Title, part {i}" for i in range(12)], '"Title, part 3"'),
         (list(pd.date_range("2020-01-01", periods=12).date), "2020-01-04"),
+        ([float(i) for i in range(12)], "3.0"),
         ([uuid.UUID(int=i) for i in range(12)], str(uuid.UUID(int=3))),
     ],
 )

@@ -48,14 +48,14 @@ def test_every_entry_runs_and_is_not_run_twice(name: str, tmp_path: Path, monkey
 def test_the_list_says_which_data_are_there(home: Path) -> None:
     listed = {one["name"]: one for one in parsed("reproduce", "--list")}
     assert set(listed) == set(papers.NAMES)
-    assert listed["dpals-fig4"]["at_hand"]
-    assert not listed["frank-wolfe-fig2c"]["at_hand"]
+    assert listed["dpals-fig4"]["available"]
+    assert not listed["frank-wolfe-fig2c"]["available"]
     assert listed["dpals-fig9"]["data"] == [{"name": "ml-10m", "path": None}, {"name": "ml-20m", "path": None}]
     (home / "ml-10M100K").mkdir()
     listed = {one["name"]: one for one in parsed("reproduce", "--list")}
     assert listed["frank-wolfe-fig2c"]["data"] == [{"name": "ml-10m", "path": str(home / "ml-10M100K")}]
-    assert listed["dpals-fig3b"]["at_hand"]
-    assert not listed["dpals-table5"]["at_hand"]
+    assert listed["dpals-fig3b"]["available"]
+    assert not listed["dpals-table5"]["available"]
     assert "one-bit-fig5" in run("reproduce", "--list")
 
 
@@ -91,7 +91,7 @@ def test_options_that_make_no_sense(options: str) -> None:
 def test_another_data_set_in_its_place_is_told(home: Path) -> None:
     write_ml_1m(home / "ml-1m", made())
     rows = parsed("reproduce", "dpals-fig2", "--data", "1m")["rows"]
-    assert {row["data"] for row in rows} == {"MovieLens 1m, IN THE PLACE OF MovieLens 10m"}
+    assert {row["data"] for row in rows} == {"MovieLens 1m, INSTEAD OF MovieLens 10m"}
 
 
 # Files in the formats that were published

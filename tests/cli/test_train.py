@@ -76,7 +76,7 @@ def test_parameters_of_the_model_that_chooses(work: Path) -> None:
         "ratings.csv", *options, "--set", "objective=x", code=2
     )
     assert "the catalog has no column 'mood'" in train("ratings.csv", *options, "--set", "features=mood", code=1)
-    undeclared = train("ratings.csv", *options[2:], code=1)
+    undeclared = train("ratings.csv", *options[2:], code=2)
     assert "or --items private" in undeclared
 
 
@@ -212,7 +212,7 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
         (["--model", "als", "--set", "solver=magic"], "solver", 2),
         (["--model", "als", "--set", "n_steps=0"], "--set n_steps must be", 2),
         (["--model", "pca"], "there is no 'pca'; there are ALS, DPALS, DP", 2),
-        ([], "give --epsilon and --delta", 2),
+        ([], "missing: --epsilon NUMBER; --delta NUMBER; --items FILE", 2),
         (["--model", "als", "--statement", "s.pdf"], ".html or .md or .json", 2),
         (["--model", "als", "--statement", "nowhere/s.md"], "not a file that can be written", 2),
         (["--model", "als", "--statement", "model/s.md"], "beside", 2),
@@ -228,7 +228,7 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
             "--threshold: no rating can reach 9",
             1,
         ),
-        (["--epsilon", "1", "--delta", "1e-6", "--set", "epsilon=2"], "--set epsilon and --epsilon: give one", 2),
+        ([*PRIVATE, "--set", "epsilon=2"], "--set epsilon and --epsilon: give one", 2),
         ([*PRIVATE, "--features", "genres", "--set", "features=year"], "--set features and --features: give one", 2),
         ([*PRIVATE, "--set", "n_steps=4"], "n_steps is a parameter of --model dpals", 2),
         ([*PRIVATE, "--set", "n_steps"], "must look like name=value; the parameters of Recommender are epsilon", 2),
@@ -297,10 +297,13 @@ def test_a_delta_that_is_large_for_so_many_people(work: Path) -> None:
 
 def test_what_a_private_model_needs(work: Path, private_model: str) -> None:
     start = ["ratings.csv", "--model", private_model, "--out", "model"]
-    assert "give --epsilon and --delta" in train(*start, code=2)
+    needed = ("--items", "--observed-items-are-public,", "--range")
+    told = train(*start[:3], code=2)
+    assert all(f"{flag} " in told for flag in ("--out", "--epsilon", "--delta", *needed))  # all at once
     start += ["--epsilon", "1", "--delta", "1e-6"]
-    told = train(*start, code=1)
-    assert all(f"{flag} " in told for flag in ("--items", "--observed-items-are-public,", "--range"))  # all at once
+    told = train(*start, code=2)
+    assert all(f"{flag} " in told for flag in needed)
+    assert "--epsilon N" not in told
     start += ["--observed-items-are-public"]
     told = train(*start, code=1)
     assert "give --range LOW HIGH" in told
@@ -428,7 +431,8 @@ def test_usage_errors_are_in_plain_words(work: Path) -> None:
     assert "'--epsilon': it must be a number" in train("--epsilon", "much", code=2)
     assert "'--on-unknown': 'guess' is not one of 'raise', 'drop'" in train("--on-unknown", "guess", code=2)
     assert "'--range': it takes 2 numbers, separated by a space" in train("r.csv", "--range", "1,5", "--json", code=2)
-    assert "Missing argument 'SOURCE'." in train(code=2)
+    assert train(code=2).startswith("discreet: missing: SOURCE; --out PATH; --epsilon NUMBER; --delta NUMBER; --items")
+    assert "missing: SOURCE; --out PATH. Example: discreet train" in train("--model", "als", code=2)
 
 
 @pytest.mark.parametrize("typed_in", ["tab", r"\t"])

@@ -47,7 +47,7 @@ def test_a_search(work: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 2, "--try: say what to choose from"),
+        ((), 2, "missing: --try NAME=VALUE,VALUE. Example: discreet tune"),
         (("--try", "n_steps"), 2, "name=value,value"),
         (("--try", "n_steps=2,many"), 1, "n_steps must be a whole number"),
         (("--try", "n_steps=4"), 2, "one setting leaves nothing to choose; give several values, or train with --set n"),
@@ -74,4 +74,4 @@ def test_a_config_file(work: Path) -> None:
 
 def test_a_model_without_a_budget(work: Path) -> None:
     assert "als" in tune("ratings.csv", "--model", "als", *TRY, code=2).lower()
-    assert "--epsilon and --delta" in tune("ratings.csv", *TRY, code=2)
+    assert "missing: --epsilon NUMBER; --delta NUMBER; --items FILE" in tune("ratings.csv", *TRY, code=2)

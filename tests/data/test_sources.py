@@ -254,8 +254,26 @@ def test_a_wrong_column_is_named_with_those_there_are() -> None:
 
 
 def test_no_column_looks_like_the_user() -> None:
-    with pytest.raises(DataError, match=r"user: no column has a usual name.*pass user="):
+    with pytest.raises(DataError, match=r"user: no column has .* users or items; pass user= and item=, .*add a header"):
         discreet.read(pd.DataFrame({"alpha": [1], "beta": [2]}))
+
+
+def test_no_column_looks_like_the_item() -> None:
+    with pytest.raises(DataError, match=r"item: no column has a usual name for items; pass item=, from the .*'beta'"):
+        discreet.read(pd.DataFrame({"user": [1], "beta": [2]}))
+    with pytest.raises(DataError, match="each item has a column of its own, give a table with a row for each rating"):
+        discreet.read(pd.DataFrame({"user": [1], **{f"q{number}": [number] for number in range(9)}}))
+
+
+def test_a_range_without_values_names_the_columns_that_may_have_them() -> None:
+    with pytest.raises(DataError, match=r"Name the column with value= \('marks', 'beta'\), leave out value_range="):
+        discreet.read(pd.DataFrame({"user": [1], "marks": [2], "item": [3], "beta": [4]}), value_range=(1, 5))
+
+
+def test_a_catalog_without_a_column_of_the_items_name() -> None:
+    table = pd.DataFrame({"user": [1], "film": [2]})
+    with pytest.raises(DataError, match=r"items: none of the columns \['number'\].*; call the one with ids 'film'"):
+        discreet.read(table, item="film", items=pd.DataFrame({"number": [2]}))
 
 
 def test_one_column_cannot_be_two_things() -> None:

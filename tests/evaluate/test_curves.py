@@ -387,5 +387,5 @@ def test_a_model_of_lists_is_measured_by_lists() -> None:
     assert list(found.metrics) == ["recall@20", "ndcg@100"]
     both = discreet.evaluate.tradeoff(model, ratings, [5], 1, metrics=["rmse", "recall@5"], insecure_seed=0)
     assert set(both["DPSVD"][5.0]) == {"recall@5"}
-    with pytest.raises(DataError, match="metrics: DPSVD is measured by none of them"):
+    with pytest.raises(DataError, match="metrics: none of them measures DPSVD"):
         discreet.evaluate.tradeoff(model, ratings, [5], 1, metrics="rmse", insecure_seed=0)

@@ -44,7 +44,7 @@ def test_files_hold_rows_of_their_figure(name: str) -> None:
         assert {"data", "method", "epsilon", "sd", "runs", "true_epsilon", one.measure} <= set(row)
         real = (
             not one.needs
-            or any(word in row["data"] for word in ("GENERATED", "IN THE PLACE OF", "quick"))
+            or any(word in row["data"] for word in ("GENERATED", "INSTEAD OF", "quick"))
             or (set(one.needs) <= {"jester", "ml-100k", "restaurant"})
         )
         assert real, "data that nobody here has are called so"

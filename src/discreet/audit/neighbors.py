@@ -55,7 +55,7 @@ def extremes(crowd: Interactions) -> dict[str, Row]:
         "rates everything, at the extremes": {item: ends[item % 2] for item in range(n_items)},
         "loves half of everything": dict.fromkeys(half, high),
         "hates half of everything": dict.fromkeys(half, low),
-        "is divided about half": {item: ends[item % 2] for item in half},
+        "has mixed feelings about half": {item: ends[item % 2] for item in half},
         "has one item": {n_items // 3: high},
         "has one item, at the bottom": {n_items // 3: low},
         "has two items": {1: high, n_items - 1: low},

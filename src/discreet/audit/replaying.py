@@ -391,7 +391,7 @@ def _events(first: Recording, second: Recording) -> Finding:
         return Finding(EVENTS, False, f"one person changes {', '.join(differing)}")
     if first.error is not None:
         return Finding(FIT, False, f"the fit failed: {type(first.error).__name__}: {first.error}")
-    return Finding(EVENTS, True, f"{len(first.releases)} releases: the same with and without one person")
+    return Finding(EVENTS, True, f"the same releases, {len(first.releases)}, with and without one person")
 
 
 def _account(seen: Recording) -> Finding:

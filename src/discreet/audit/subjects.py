@@ -232,7 +232,7 @@ def _giants(n: int) -> tuple[Pairs, Pairs]:
     giant = {item: 5.0 * (item % 2) for item in range(n)}
     mirror = {item: 5.0 - rating for item, rating in giant.items()}
     fan, critic = dict.fromkeys(range(n // 2), 5.0), dict.fromkeys(range(n // 2, n), 0.0)
-    alike = {**dict.fromkeys(range(n), 5.0), 0: 4.5}  # all but alike: the longest moments that there are
+    alike = {**dict.fromkeys(range(n), 5.0), 0: 4.5}  # nearly alike: the longest moments possible
     return [(giant, None), (fan, None), (alike, None), (SINGLE, None)], [
         (giant, mirror),
         (fan, critic),

@@ -87,7 +87,7 @@ class Mutant:
     data: Data | None = None  # instead of the subject's own
 
     def on(self, subject: Subject) -> Subject:
-        """The subject as this mutant is tried on it."""
+        """The subject that this mutant is tried on."""
         make, pairs, data = partial(subject.make, **self.params or {}), self.pairs or subject.pairs, self.data
         # People who were designed for something else need not reach every bound.
         designed = subject.designed and not (self.pairs or self.params or self.data)
@@ -242,8 +242,8 @@ MUTANTS += [
          "All contributions are scaled by the same factor, so that one person moves everyone's.",
          "gradient clipping in batches, not per person", _clip_of_the_sum),
         ("clip of entries", "Each number is cut to the bound that the whole row is charged for.",
-         "clip by value in place of clip by norm", lambda rows, bound: np.clip(rows, -bound, bound)),
-        ("clip with max for min", "The rule u max(1, c / |u|) lengthens short rows and leaves long ones as they are.",
+         "clip by value instead of by norm", lambda rows, bound: np.clip(rows, -bound, bound)),
+        ("max instead of min", "The rule u max(1, c / |u|) lengthens short rows and leaves long ones as they are.",
          "DPALS 2021, definition of clip",
          lambda rows, bound: rows * np.maximum(1, bound / np.maximum(_lengths(rows), 1e-9))),
     )
@@ -302,12 +302,12 @@ def ratings_out_of_range() -> Patch:
     )
 
 
-def _read_anew(person: Any) -> Any:
+def _read_again(person: Any) -> Any:
     """Data that is read while the mutant is active."""
     return ordinary(50, *([] if person is None else [("x", person)]))
 
 
-@mutant("duplicates in a join", MEANS, pairs=[(((7, 5.0),) * 60, None)], data=_read_anew)
+@mutant("duplicates in a join", MEANS, pairs=[(((7, 5.0),) * 60, None)], data=_read_again)
 def a_rating_sent_twice() -> Patch:
     """Repeated rows pass a bound on the user's row and add up in the sum."""
     return together(

@@ -83,8 +83,31 @@ class Command(TyperCommand):
         super().__init__(*given, help="\n\n".join(filter(None, (about.strip(), more.strip()))), **settings)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse options. For a parameter of a model, the error says how to pass it."""
+        """Parse options. For a parameter of a model, the error says how to pass it. All missing options are named."""
         _running.set(self)
+        required = [param for param in self.params if param.required]
+        for param in required:
+            param.required = False  # the parser would stop at the first
+        try:
+            rest = self._parsed(ctx, args)
+        finally:
+            for param in required:
+                param.required = True
+        if not ctx.resilient_parsing:
+            absent = [self._wanted(param) for param in required if ctx.params.get(param.name) in (None, (), [])]
+            missing = [*absent, *(one for needs in getattr(self.callback, "needs", ()) for one in needs(ctx, absent))]
+            if missing:
+                raise Misuse(f"missing: {'; '.join(missing)}. Example: {self.example}")
+        return rest
+
+    def _wanted(self, param: Any) -> str:
+        """A required option with the kind of its value, or an argument."""
+        if param.param_type_name == "argument":
+            return argument_name(param)
+        types = inspect.signature(self.callback).parameters if self.callback else {}
+        return f"{max(param.opts, key=len)} {kind(types[param.name].annotation) if param.name in types else ''}".strip()
+
+    def _parsed(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # typer does not export the class of this error
@@ -226,6 +249,7 @@ def in_options(message: str, command: Command | None) -> str:
     if sets and message.startswith("features:"):  # not for train, which has an option of that name
         message = f"--set {message}"
     message = re.sub(r"\bpass (?=--)", "give ", message).replace(" None", " none")
+    message = re.sub("^ratings: ", "SOURCE: ", message)
     return re.sub(r"^\S+: (?=(line|row) \d)", "", message)  # the row is more helpful than the column
 
 
@@ -262,6 +286,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
         parameters = [inspect.Parameter(key, keyword, default=value, annotation=hint) for key, value, hint in options]
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {}
+        called.needs = [group.needs for group in groups.values() if hasattr(group, "needs")]  # type: ignore[attr-defined]
         app.command(name, cls=Command)(called)
         return function
 

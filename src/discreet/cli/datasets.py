@@ -67,7 +67,7 @@ def fetch(
     if found is None and not data.downloads:
         raise datasets.cannot_download(data)
     paths = [found] if found is not None else [archives.download(source) for source in data.downloads]
-    result = {"name": data.name, "paths": [str(path) for path in paths], "was_at_hand": found is not None}
+    result = {"name": data.name, "paths": [str(path) for path in paths], "was_available": found is not None}
     show(result, *(f"{data.title} is in {path}" for path in paths))
 
 

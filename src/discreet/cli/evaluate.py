@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -93,6 +94,7 @@ def evaluate(
             inputs.for_model(saved, table.read(source, argument=name), name)
             for source, name in ((sources[1], "TABLE"), (history, "history"))
         )
+        past = _with_users(past, test)
         if asked is None and not test.implicit and predicts_ratings(saved):
             asked = EXPLICIT
         options |= {"metrics": _fitting(saved, test, asked), "buckets": buckets, "bucket_by": bucket_by}
@@ -116,6 +118,24 @@ def evaluate(
         drawing.savefig(plot)
         about["plot"] = str(plot)
     _show_results(results, about)
+
+
+def _with_users(history: "Interactions", test: "Interactions") -> "Interactions":
+    """The history with all users of the test: those without a row in it, as `discreet split` makes some, have none."""
+    import numpy as np
+    import pyarrow as pa
+
+    from discreet.data.catalogue import Ids
+
+    known, asked = history.users.to_arrow(), test.users.to_arrow()
+    missing = history.users.numbers(asked, "history") < 0
+    if known.type != asked.type or missing.all() or not missing.any():
+        return history  # if it has none of them, it is the history of other people
+    said = f"{missing.sum():,} of {test.n_users:,} users of the test data have no rows in --history"
+    typer.echo(f"discreet: {said}; the model is shown an empty history of them", err=True)
+    users = Ids(pa.concat_arrays([known, asked.filter(pa.array(missing))]), "history")
+    indptr = np.pad(history.indptr, (0, int(missing.sum())), mode="edge")
+    return replace(history, users=users, indptr=indptr)
 
 
 def _require_form(
@@ -301,6 +321,7 @@ def tradeoff(
     require_file("--curve", curve)
     require_file("--results", results)
     models = _models(model or [], merged(ctx, "settings", settings), delta)
+    tried = _numbers(epsilons)
     ratings = table.read(source, private=any(inputs.is_private(type(made)) for made in models))
     from discreet.evaluate import tradeoff as compute
 
@@ -308,7 +329,7 @@ def tradeoff(
         found = compute(
             {type(made).__name__: made for made in (inputs.chosen(made, ratings) for made in models)},
             ratings,
-            _numbers(epsilons),
+            tried,
             repeats,
             metrics=by_commas(metrics),
             relevant=relevant,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from discreet.cli.common import Misuse, by_commas, completing
+from discreet.cli.common import Misuse, by_commas, completing, merged
 from discreet.errors import DataError, DiscreetError, ModelError, NotPublic, PrivacyError, UnknownItem
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ BEST = "Recommender"  # chooses a model for the data, so it is the default
 PRIVATE = ("epsilon", "delta")
 OPTIONS = (*PRIVATE, "features")  # parameters that are options of their own
 TEXT = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
+CATALOG = "--items FILE, the catalog (or --observed-items-are-public, if anyone may know which items are in the table"
+RANGE = "--range LOW HIGH, the lowest and the highest possible rating"
 SPELLED = {"none": None, "null": None, "true": True, "false": False}
 
 # -- tables
@@ -78,6 +80,29 @@ class Table(Columns):
         str | None, Option(help="How times are written, such as %d/%m/%Y; by default numbers or ISO 8601.")
     ] = None
 
+    @staticmethod
+    def needs(ctx: Context, absent: list[str]) -> list[str]:
+        """What the command needs to fit a private model, and was not given."""
+        given = ctx.params
+        sources = given.get("sources") or [given.get("source")]
+        saved = len(sources) > 1 or Path(sources[0] or "", "model.json").is_file() or given.get("history")
+        if "delta" not in given or saved or given.get("continued"):
+            return []
+        names = [given["model"]] if isinstance(given["model"], str) else given["model"] or [None]
+        models = [model for model in map(find, names) if is_private(model)]
+        settings = {text.partition("=")[0].strip() for text in merged(ctx, "settings", given["settings"])}
+        needed = [] if given.get("space", True) else ["--try NAME=VALUE,VALUE"]
+        for name in PRIVATE:
+            unset = name in given and given[name] is None and name not in settings
+            if unset and any(has_no_default(model, name) for model in models):
+                needed.append(f"--{name} NUMBER")
+        declared = given["items"] is not None or given["observed_items_are_public"] or _data_set(sources[0])
+        if models and not declared:
+            needed.append(CATALOG + ("; or --items private, if not" if given.keys() >= {"out", "resume"} else "") + ")")
+        if models and (needed or absent) and given["value_range"] is None and not _data_set(sources[0]):
+            needed += [] if given["implicit"] or given["value"] == "none" else [f"{RANGE}, if the table has ratings"]
+        return needed
+
     def read(
         self, source: str, *, private: bool = False, chooses: bool = False, argument: str = "source"
     ) -> "Interactions":
@@ -93,7 +118,7 @@ class Table(Columns):
         given = {name: value for name, value in vars(self).items() if name not in own and value not in (None, "")}
         if self.separator in ("\\t", "tab"):  # a tab is hard to type
             given["separator"] = "\t"
-        if datasets.known(source) and not Path(source).exists():
+        if _data_set(source):
             known = [name.removeprefix("value_").replace("_", "-") for name in given if not name.startswith("on_")]
             if known:
                 flags = ", ".join(f"--{name}" for name in known)
@@ -142,6 +167,13 @@ class TestedTable(Table):
         return None if self.implicit else self.threshold
 
 
+def _data_set(source: str | None) -> bool:
+    """Whether this is the name of a data set, whose items and range are known, and not a file."""
+    from discreet.data import datasets
+
+    return source is not None and datasets.known(source) and not Path(source).exists()
+
+
 def _require_public(ratings: "Interactions", chooses: bool) -> None:
     """Raise unless all public inputs of a private model are declared; name all missing options at once."""
     missing = []
@@ -149,13 +181,9 @@ def _require_public(ratings: "Interactions", chooses: bool) -> None:
         if not ratings.catalogue.private:
             ratings.catalogue.require_public()
     except NotPublic:
-        private = "; or --items private, if it is not" if chooses else ""
-        missing.append(
-            "--items FILE, the catalog (or --observed-items-are-public, if the set of items in the table is public"
-            f"{private})"
-        )
+        missing.append(CATALOG + ("; or --items private, if not)" if chooses else ")"))
     if ratings.value_range is None:
-        missing.append("--range LOW HIGH, the lowest and the highest possible rating")
+        missing.append(RANGE)
     if missing:
         raise NotPublic(f"a private model must not learn public inputs from the table: give {'; and '.join(missing)}")
 
@@ -266,6 +294,12 @@ def takes(model: type["Model"], name: str) -> bool:
     return name in inspect.signature(model).parameters
 
 
+def has_no_default(model: type["Model"], name: str) -> bool:
+    """Whether a parameter has to be given."""
+    param = inspect.signature(model).parameters.get(name)
+    return param is not None and param.default is param.empty
+
+
 def is_private(model: type["Model"]) -> bool:
     """Whether a model spends a budget."""
     return takes(model, "epsilon")
@@ -286,8 +320,8 @@ def make(model: type["Model"], settings: Sequence[str], epsilon: float | None, d
             if name in values:
                 raise Misuse(f"--set {name} and --{name}: give one of them")
             values[name] = number
-    parameters = inspect.signature(model).parameters.items()
-    missing = [name for name, param in parameters if param.default is param.empty and name not in values]
+    parameters = inspect.signature(model).parameters
+    missing = [name for name in parameters if has_no_default(model, name) and name not in values]
     if missing:
         flags = (f"--{name}" if name in PRIVATE else f"--set {name}=…" for name in missing)
         raise Misuse(f"{model.__name__} has no default for {' and '.join(missing)}; give {' and '.join(flags)}")
@@ -313,7 +347,6 @@ def settings_named(model: "Model") -> Iterator[None]:
 
 def _in_settings(message: str, model: type["Model"]) -> str:
     """A message with the model's parameters as --set takes them. `in_options` does not know that these are not its."""
-    message = re.sub("^ratings: ", "source: ", message)
     message = re.sub(r"\buse discreet\.(\w+)", lambda named: f"take --model {named[1].lower()}", message)
     for name in (name for name in inspect.signature(model).parameters if name not in OPTIONS):
         message = re.sub(rf"^{name}(?=:| must)", f"--set {name}", message)
@@ -407,6 +440,8 @@ def as_ids(model: "Model", texts: Iterable[str], argument: str) -> list[Any]:
     if pa.types.is_large_string(kind):
         return asked
     known = {} if pa.types.is_integer(kind) else {str(item): item for item in ids}
+    if pa.types.is_floating(kind):
+        known |= {text.removesuffix(".0"): item for text, item in known.items()}
     found: list[Any] = []
     for text in asked:
         if text in known:

@@ -181,7 +181,9 @@ def _to_one(model: "Model", history: dict[Any, float] | list[Any], options: dict
             row.update({"baseline": why.baseline, "because": parts[:FEW]})
             named = (f"{brief(part['title'] or part['item'], 30)} {part['adds']:+.2g}" for part in parts[:FEW])
             reasons.append(", ".join(named))
-    show(data, *_table(found, reasons, ratings))
+    none = reasons is not None and not any(reasons) and bool(found.items) and not found.note
+    idle = ["No item in the history matters: the model has found no tastes that tell people apart."] if none else []
+    show(data, *_table(found, None if none else reasons, ratings), *idle)
 
 
 def _to_many(model: "Model", histories: "Interactions", options: dict[str, Any], out: Path | None) -> None:

@@ -80,7 +80,7 @@ def _entry(one: "Reproduction") -> dict[str, Any]:
         "paper": one.paper,
         "title": one.title,
         "data": needs,
-        "at_hand": all(data["path"] is not None for data in needs),
+        "available": all(data["path"] is not None for data in needs),
         "published_values": len(one.published),
         "runs": one.runs,
         "protocol": one.protocol,
@@ -89,7 +89,7 @@ def _entry(one: "Reproduction") -> dict[str, Any]:
 
 def _listed(entry: dict[str, Any]) -> list[str]:
     words = ", ".join(data["name"] for data in entry["data"]) or "none: made by a formula"
-    return [entry["name"], entry["title"], words, "yes" if entry["at_hand"] else "no; use --generated"]
+    return [entry["name"], entry["title"], words, "yes" if entry["available"] else "no; use --generated"]
 
 
 def _check_data(one: "Reproduction", data: str | None, source: Path | None, generated: bool) -> None:

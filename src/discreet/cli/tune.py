@@ -50,8 +50,6 @@ def tune(
     if not inputs.is_private(cls):
         raise Misuse(f"{cls.__name__} is not private: there is nothing to pay for; try its parameters with evaluate")
     tried = merged(ctx, "space", space)
-    if not tried:
-        raise Misuse("--try: say what to choose from, for instance n_steps=2,4,8")
     with nothing_spent():
         ledger = budget.open(cls)
         if out is not None:

@@ -74,7 +74,7 @@ def folders() -> list[Path]:
     return [folder for folder in found if folder.is_dir()]
 
 
-def at_hand(*names: str) -> Path | None:
+def available(*names: str) -> Path | None:
     """The first of some files or folders that is in one of the folders."""
     return next((folder / name for folder in folders() for name in names if (folder / name).exists()), None)
 

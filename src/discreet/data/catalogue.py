@@ -532,8 +532,8 @@ class Catalogue:
         """Raise NotPublic unless these items are public: declared by the owner, or chosen privately."""
         if self.private:
             raise NotPublic(
-                "items: which items exist is private in this table, and this needs to know. Choose items first, "
-                "table = discreet.select_items(table, epsilon=..., delta=...), and go on with that table"
+                "items: which items exist is private in this table, but has to be known here. Choose items first with "
+                "table = discreet.select_items(table, epsilon=..., delta=...), and use that table"
             )
         if self.origin is None:
             raise NotPublic(

@@ -68,7 +68,7 @@ class DataSet:
 
     def where(self) -> Path | None:
         """The file or folder of the data, if it was found."""
-        return archives.at_hand(*self.files)
+        return archives.available(*self.files)
 
 
 def _movielens(
@@ -217,7 +217,7 @@ def jester(*, source: Path_ = None, parts: tuple[int, ...] | None = None) -> Int
     chosen = parts or (1, 2, 3)
     if not set(chosen) <= {1, 2, 3}:
         raise DataError(f"parts: some of (1, 2, 3) are needed, not {parts!r}")
-    path = Path(source) if source is not None else archives.at_hand("jester-1.parquet", "jester")
+    path = Path(source) if source is not None else archives.available("jester-1.parquet", "jester")
     archives.tell_license(data.name, data.license)
     if path is not None and path.suffix == ".parquet" and (parts is None or chosen == (1,)):
         _tell_parts(1 if parts is None and source is None else 3)
@@ -226,7 +226,7 @@ def jester(*, source: Path_ = None, parts: tuple[int, ...] | None = None) -> Int
     found: list[Path] = [path] if path is not None else []
     if path is None or path.suffix == ".parquet":
         downloads = [data.downloads[part - 1] for part in chosen]
-        local = [file for one in downloads if (file := archives.at_hand(one.file)) is not None]
+        local = [file for one in downloads if (file := archives.available(one.file)) is not None]
         found = local if local and parts is None else [archives.download(one) for one in downloads]
     return _jester_files(found, data, chosen, whole=parts is None and source is None)
 

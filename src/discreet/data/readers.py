@@ -60,10 +60,6 @@ NO_HEADER = (
     ". (JSON lines have no header to guess from: by default the keys are user, item and rating; name others with "
     "user=, item= and value=, or pass value=None if there are no ratings)"
 )
-BY_SELECT = (
-    "\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
-    "delim = ';', decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\""
-)
 
 
 @overload
@@ -168,7 +164,7 @@ def read(
 
     def recipe_for(names: Sequence[str] | None) -> Recipe:
         columns = choose(names, user=user, item=item, value=value, time=time)
-        recipe = Recipe(columns, None, bounds, **policies, time_format=time_format)
+        recipe = Recipe(columns, None, bounds, **policies, time_format=time_format, names=tuple(names or ()))
         if columns.guessed:
             level = logging.INFO if set(columns.names) <= CERTAIN else logging.WARNING
             options = ", ".join(f"{name}=" for name in columns.guessed)
@@ -246,7 +242,7 @@ def _interactions(
 ) -> Interactions:
     """Stream the table through the cleaner into compressed rows."""
     hint = NO_HEADER if table.names is None else ""
-    cleaner, assembler = Cleaner(recipe, hint), Assembler(allocate, is_text=table.is_text)
+    cleaner, assembler = Cleaner(recipe, hint, file=table.what), Assembler(allocate, is_text=table.is_text)
     wanted = recipe.columns.wanted(lenient=recipe.on_invalid != "raise")
     # If a row is refused, the stream is closed before the connection: a thread may be fetching the next batch.
     try:
@@ -305,14 +301,16 @@ class Recipe:
     on_invalid: str = "raise"
     on_unknown: str = "raise"
     time_format: str | None = None
+    names: tuple[str, ...] = ()  # of all columns, for messages
 
     def __post_init__(self) -> None:
         if self.implicit:
             if self.value_range not in (None, (0.0, 1.0)):
+                others = ", ".join(repr(name) for name in self.names if name not in self.columns.names)
                 raise DataError(
                     f"value_range={self.value_range}: there is no column of values, so every row counts 1 and the "
-                    "range is (0, 1). Name the column with value=, leave out value_range=, or count with "
-                    "on_duplicate='sum'"
+                    f"range is (0, 1). Name the column with value={others and f' ({others})'}, leave out value_range=, "
+                    "or count with on_duplicate='sum'"
                 )
         elif self.on_invalid == "clip" and self.value_range is None:
             raise DataError(
@@ -374,6 +372,11 @@ class Recipe:
             )
 
 
+def _quoted(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 @dataclass
 class Cleaner:
     """Turns the cells of a batch into ids, 32-bit values and times that a model can rely on."""
@@ -383,6 +386,7 @@ class Cleaner:
     counts: Report = field(default_factory=Report)
     time_type: Any = None
     bad: Any = None  # which rows of the last batch are left out
+    file: str = "ratings.csv"  # what is read, for messages
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Any, Any]:
         """Return the users, items, values and times of the rows that are kept."""
@@ -455,10 +459,7 @@ class Cleaner:
                 cell = column[at].as_py()
                 advice = "; correct it, name another column with value=, or pass on_invalid='drop' to leave it out"
                 if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
-                    advice = (
-                        " because it has a decimal comma; instead of the file, name a SELECT that has the file's name "
-                        f"and all its columns: {BY_SELECT}"
-                    )
+                    advice = f" because it has a decimal comma; instead of the file, give {self._with_commas()}"
                 return f"value: ROW holds {cell!r}, which is not a number{advice}"
 
             self._refuse(wrong, message)
@@ -467,6 +468,15 @@ class Cleaner:
             raise DataError(f"value: numbers are needed, but the column holds {kind}")
         found = numpy_of(column)
         return found if found.dtype == np.float32 else found.astype(np.float64)
+
+    def _with_commas(self) -> str:
+        """A query for a text file whose numbers have decimal commas."""
+        names, value = self.recipe.names, self.recipe.columns.value
+        types = ", ".join(f"{_quoted(name)}: '{'DOUBLE' if name == value else 'VARCHAR'}'" for name in names)
+        return (
+            f"\"SELECT * FROM read_csv({_quoted(self.file)}, auto_detect = false, quote = '', header = true, "
+            f"delim = ';', decimal_separator = ',', columns = {{{types}}})\""
+        )
 
     def _times(self, column: pa.Array) -> tuple[Array, Mask]:
         """Times as integers in the column's own unit, or floats, and where they are missing.
@@ -550,7 +560,8 @@ def _item_column(names: Sequence[str], item: str | None) -> str:
     found = item if item in names else guess("item", names) or ("id" if "id" in names else None)
     if found is None:
         raise DataError(
-            f"items: none of the columns {list(names)} looks like the item; call one 'item', or name it with item="
+            f"items: none of the columns {list(names)} looks like the item; call the one with ids "
+            f"{'item' if item is None else item!r}" + ("" if item else ", or name it with item=")
         )
     return found
 

@@ -57,6 +57,7 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 ROLES = ("user", "item", "value", "time")
 CERTAIN = {"user", "item", "rating", "value", "timestamp", "time", "userId", "movieId"}  # our names and MovieLens's
+WIDE = 8  # columns: a table with more may have one for each item
 KEYS = {"user": "user", "item": "item", "value": "rating", "time": None}  # of JSON lines, unless others are named
 
 
@@ -125,11 +126,15 @@ def choose(names: Sequence[str] | None, **given: str | Guess | None) -> Columns:
             guessed.append(role)
         if chosen[role] is not None and chosen[role] not in names:
             raise DataError(f"{role}={name!r}: there is no such column; the columns are {listed}")
-        if role in ("user", "item") and chosen[role] is None:
-            raise DataError(
-                f"{role}: no column has a usual name; pass {role}=, one of {listed}. (If these are data and not names, "
-                "the file has no header line: read it with a SELECT that names its columns)"
-            )
+    if lacking := [role for role in ("user", "item") if chosen.get(role, "") is None]:
+        wanted = " and ".join(f"{role}=" for role in lacking)
+        why = "these are data and not names, add a header line, or read the file with a SELECT that names its columns"
+        if len(names) > WIDE:
+            why = "each item has a column of its own, give a table with a row for each rating: see pandas.melt"
+        raise DataError(
+            f"{lacking[0]}: no column has a usual name for {' or '.join(f'{role}s' for role in lacking)}; "
+            f"pass {wanted}, from the columns {listed}. (If {why})"
+        )
     columns = Columns(**chosen, guessed=tuple(guessed))
     if len(set(columns.names)) < len(columns.names):
         raise DataError(f"user, item, value and time must be different columns, not {', '.join(columns.names)}")
@@ -223,7 +228,7 @@ def found_files(given: Sequence[str | os.PathLike[str]]) -> tuple[list[str], str
             if path.lower().endswith(SPREADSHEETS):
                 raise DataError(f"source: {path!r} is a spreadsheet; save its table as CSV in UTF-8")
             if path.lower().endswith(ARCHIVES):
-                raise DataError(f"source: {path!r} is an archive; unpack it, and give the table that was in it")
+                raise DataError(f"source: {path!r} is an archive; unpack it, and give the table inside")
             if format_of(path) is None:
                 raise DataError(
                     f"source: the format of {path!r} is not known by its suffix (known: {', '.join(SUFFIXES)}; with "

@@ -58,7 +58,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
                 raise DataError(f"source: {path!r} is packed by gzip; rename it to {path + '.gz'!r}")
             yield file
     except PermissionError as error:
-        raise DataError(f"source: {path!r} cannot be opened ({error.strerror}); ask for the right to read it") from None
+        raise DataError(f"source: {path!r} cannot be opened ({error.strerror}); check that you may read it") from None
     except (OSError, pa.ArrowInvalid) as error:
         raise DataError(f"source: {path!r} is damaged ({error}). Check that the file is whole, or fetch it") from None
 
@@ -194,9 +194,9 @@ class Csv:
             return "is not in UTF-8; convert the file, for instance with iconv"
         if b'"' in line:
             return (
-                "has a quote that is not closed on the same line, follows a blank, is inside an unquoted cell, or is "
+                "has a quote that is not closed on the same line, follows a space, is inside an unquoted cell, or is "
                 'not doubled (""); or a different number of columns than the first. A cell with line breaks cannot be '
-                "read: replace them by blanks"
+                "read: replace them with spaces"
             )
         found = line.count(self.separator.encode()) + 1
         return (

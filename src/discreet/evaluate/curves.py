@@ -111,7 +111,7 @@ def tradeoff(
     asked = parse((IMPLICIT if for_lists else EXPLICIT) if metrics is None else metrics)
     for name, model in contenders.items():
         if not any(_gives(model, metric) for metric in asked):
-            raise DataError(f"metrics: {name} is measured by none of them; ask for recall@20, or for rmse, besides")
+            raise DataError(f"metrics: none of them measures {name}; ask for recall@20 or rmse too")
     lines = _usual(asked, contenders.values()) if baselines is None else dict(baselines)
     if baselines is None:  # a contender is not a baseline
         lines = {name: model for name, model in lines.items() if name not in contenders}

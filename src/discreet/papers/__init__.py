@@ -36,5 +36,5 @@ def find(name: str) -> Reproduction:
 
 
 def every() -> Iterator[Reproduction]:
-    """All of them."""
+    """All tables and figures."""
     return map(find, NAMES)

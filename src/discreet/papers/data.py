@@ -55,7 +55,7 @@ def load(name: str, options: Options, shape: Shape | None = None) -> Labeled:
     if data.where() is None and options.source is None:
         raise DataError(missing(data))
     ratings = datasets.load(data.name, options.source)
-    label = data.title if data is wanted else f"{data.title}, IN THE PLACE OF {wanted.title}"
+    label = data.title if data is wanted else f"{data.title}, INSTEAD OF {wanted.title}"
     if options.quick and ratings.n_users > QUICK_USERS:
         ratings = ratings.of_users(np.arange(QUICK_USERS))
         label += f" (quick: {QUICK_USERS} users only)"
@@ -72,7 +72,7 @@ def missing(data: DataSet) -> str:
     )
 
 
-def at_hand(names: tuple[str, ...], options: Options) -> tuple[str, ...]:
+def available(names: tuple[str, ...], options: Options) -> tuple[str, ...]:
     """The data sets that are available. If there are none, the first one, so that `load` says what is missing."""
     some = options.generated or options.data is not None or options.source is not None
     return tuple(name for name in names if some or CATALOG[name].where() is not None) or names[:1]

@@ -22,7 +22,7 @@ from discreet.engine.batches import uniform
 from discreet.models.als.published import published_epsilon, published_rho_squared, published_rho_squared_for
 from discreet.models.als.published_contributions import lowest
 from discreet.papers import frank_wolfe
-from discreet.papers.data import Labeled, at_hand, divided, load, most_rated, most_rated_items
+from discreet.papers.data import Labeled, available, divided, load, most_rated, most_rated_items
 from discreet.papers.reproduction import (
     Options,
     Ours,
@@ -115,7 +115,7 @@ class Task:
     def point(
         self, method: str, make: Callable[[], Any], epsilon: float | None = None, runs: int | None = None, **keys: Any
     ) -> Point:
-        """A point: the model that `make` makes."""
+        """A point that measures the model that `make` returns."""
         found = {"data": self.label, "method": method, "epsilon": epsilon, **keys}
         return Point(found, lambda seed: scored(make(), self.train, self.measure, self.score), runs)
 
@@ -222,7 +222,7 @@ class ItemSubset:
 
     @property
     def guarantee_(self) -> Guarantee:
-        """The model's: the choice of items is not charged."""
+        """The guarantee of the model. The choice of items is not charged."""
         guarantee: Guarantee = self.model.guarantee_
         return guarantee
 
@@ -612,7 +612,7 @@ def fig9(options: Options) -> Iterator[Point]:
     128 is good at large epsilons but not at 1, and that on MovieLens 20M rank 128 is best near epsilon 20 and rank 32
     at smaller ones. Other hyperparameters are those of Table 4.
     """
-    for column in at_hand(("ml-10m", "ml-20m"), options):
+    for column in available(("ml-10m", "ml-20m"), options):
         task = replace(TASKS[column](options), measure="value")
         for epsilon in options.few(EPSILONS[column]):
             for rank in (2, 4) if options.quick else (8, 32, 128):
@@ -741,7 +741,7 @@ def table5(options: Options) -> Iterator[Point]:
     Over 20 runs, on the three tasks of Figure 3, where their data is available. "value" is the test RMSE for MovieLens
     10M and Recall@20 for MovieLens 20M.
     """
-    there = at_hand(("ml-10m", "ml-20m"), options)
+    there = available(("ml-10m", "ml-20m"), options)
     for column, make in TASKS.items():
         if column.removesuffix("-top400") in there:
             task = replace(make(options), measure="value")

@@ -35,7 +35,7 @@ class Options:
     """What the caller can choose."""
 
     runs: int | None = None  # runs per point; by default as many as in the paper
-    quick: bool = False  # few runs and points on little data: does it work at all?
+    quick: bool = False  # few runs and points on little data, to check that it works
     generated: bool = False  # generated data of the same size instead of data that cannot be redistributed
     data: str | None = None  # name of another data set to use instead of the paper's
     source: str | None = None  # the file of the data set, if it is not in the usual place
@@ -43,7 +43,7 @@ class Options:
 
     @property
     def flags(self) -> list[str]:
-        """As on the command line."""
+        """These options as they are given on the command line."""
         calibration = {"published": ["--as-published"], "exact": ["--exact"], None: []}[self.calibration]
         given = {"--runs": self.runs, "--data": self.data, "--source": self.source}
         words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]

@@ -180,7 +180,8 @@ class Reader:
             advice = "give one of the model's items_"
             if argument != "item":
                 advice = "leave such items out, or pass on_unknown='ignore' to have them left out"
-            raise UnknownItem(f"{argument}: the model does not know {shown}; {advice}")
+            ids = self.catalogue.ids
+            raise UnknownItem(f"{argument}: the model does not know {shown}, its ids are like {ids[0]!r}; {advice}")
         self.warn(f"{argument}: left out items that the model does not know, {shown}")
 
     def warn(self, message: str) -> None:

@@ -4,7 +4,7 @@
         def model(self):
             return Mine(epsilon=1, delta=1e-6)
 
-Any test runner that collects methods named test_* can run it; importing it needs none.
+Any test runner that collects methods named test_* can run it; importing it needs no test runner.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ModelConformance:
         raise NotImplementedError
 
     def fit(self, model: Model, ratings: Interactions) -> Model:
-        """Fit it; override to pass a ledger with reproducible noise."""
+        """Fit a model. Override this to pass a ledger with reproducible noise."""
         return model.fit(ratings)
 
     # Data
@@ -250,7 +250,7 @@ class ModelConformance:
         for name, value in vars(model).items():
             if name not in known:
                 held = [part for part in gc.get_referents(value) if isinstance(part, np.ndarray)]
-                assert all(ratings.n_users not in array.shape for array in held), f"{name} holds something about users"
+                assert all(ratings.n_users not in array.shape for array in held), f"{name} stores something about users"
         assert all(ratings.n_users not in getattr(model, name).shape for name in model._ARRAYS)
 
     def test_it_carries_its_guarantee(self) -> None:
@@ -361,7 +361,7 @@ class ModelConformance:
             assert np.allclose(predicted, found.scores, rtol=1e-4, atol=1e-5)
         elif model._ranking is model._fold_in:
             assert np.allclose(predicted, np.clip(found.scores, low, high), rtol=1e-4, atol=1e-5)
-        else:  # lists are by something else than predicted ratings
+        else:  # lists are ordered by something other than predicted ratings
             assert predicted.min() >= low
             assert predicted.max() <= high
         pairs = [(ratings.users[0], item) for item in found.items]
