@@ -647,7 +647,10 @@ PUBLIC = ["--items", "movies.csv", "--range", "0.5", "5"]
 def test_features_are_an_option(work: Path) -> None:
     private = [*PUBLIC, "--epsilon", "1", "--delta", "1e-6", "--out", "new"]
     column = discreet.Catalogue.read("movies.csv").names[-1]
-    train("ratings.csv", *private, "--features", column)
+    hint = "If these columns of the catalog describe items, naming them costs no privacy: --features"
+    assert f"{hint} {column}\n" in train("ratings.csv", *private)
+    assert hint not in train("ratings.csv", *private, "--features", column)
+    assert hint not in train("ratings.csv", *PUBLIC, "--model", "als", *QUICK, "--out", "other")
     assert discreet.load("new").get_params()["features"] == [column]
     told = train("ratings.csv", *private, "--features", "nothing", code=1)
     assert f"--features: the catalog has no column 'nothing'; columns that describe items: {column}" in told

@@ -254,7 +254,7 @@ def test_a_wrong_column_is_named_with_those_there_are() -> None:
 
 
 def test_no_column_looks_like_the_user() -> None:
-    with pytest.raises(DataError, match=r"user: no column has .* users or items; pass user= and item=, .*add a header"):
+    with pytest.raises(DataError, match=r"user: no column has .* users or items; pass user= and item=, .*add one"):
         discreet.read(pd.DataFrame({"alpha": [1], "beta": [2]}))
 
 

@@ -396,6 +396,16 @@ def chosen(model: "Model", ratings: "Interactions") -> "Model":
     return model
 
 
+def suggested(model: "Model", ratings: "Interactions") -> str:
+    """The columns of the catalog that may describe items, if the model could use them and uses none."""
+    from discreet.data.catalogue import shared_texts
+
+    if not takes(type(model), "features") or getattr(model, "features", None):
+        return ""
+    found = ",".join(shared_texts(ratings.catalogue))
+    return found and f"If these columns of the catalog describe items, naming them costs no privacy: --features {found}"
+
+
 def parameter(model: type["Model"], name: str, text: str, flag: str = "--set") -> Any:
     """A parameter of a model, from text."""
     if not takes(model, name):

@@ -89,7 +89,9 @@ def train(
         spends = getattr(made, "epsilon", None) is not None
         n_items = "private" if ratings.catalogue.private else ratings.n_items
         costs = PAID if resume else str(_preview(made, ratings, n_items, ledger)) if spends else ""
-        show(None, _intention(made, ratings, source), *(["", costs] if costs else []))
+        hint = inputs.suggested(made, ratings)
+        told = [line for part in (costs, hint) if part for line in ("", part)]
+        show(None, _intention(made, ratings, source), *told)
     checkpoint = {} if made._not_resumable() or ratings.catalogue.private else {"checkpoint": fit}
     with _interruption_reported(ctx, made, n_items, fit), inputs.settings_named(made), warnings_shown():
         with _checkpoint_named(resume):

@@ -582,6 +582,12 @@ def require_columns(catalogue: Catalogue, names: Sequence[str]) -> None:
             )
 
 
+def shared_texts(catalogue: Catalogue) -> list[str]:
+    """The columns of texts that several items share, such as genres: they may serve as features."""
+    texts = {name: catalogue.columns[name] for name in catalogue.names if name != catalogue.title_column}
+    return [name for name, column in texts.items() if types.is_large_string(column.type) and not _tells_apart(column)]
+
+
 def _tells_apart(column: pa.ChunkedArray) -> bool:
     """Whether a column has texts, and hardly any item shares one of its categories with another."""
     if not types.is_large_string(column.type) or pc.count_distinct(column).as_py() <= 0.9 * len(column):

@@ -128,7 +128,7 @@ def choose(names: Sequence[str] | None, **given: str | Guess | None) -> Columns:
             raise DataError(f"{role}={name!r}: there is no such column; the columns are {listed}")
     if lacking := [role for role in ("user", "item") if chosen.get(role, "") is None]:
         wanted = " and ".join(f"{role}=" for role in lacking)
-        why = "these are data and not names, add a header line, or read the file with a SELECT that names its columns"
+        why = "these are data and not names, the file has no header line: add one, or name them in a SELECT"
         if len(names) > WIDE:
             why = "each item has a column of its own, give a table with a row for each rating: see pandas.melt"
         raise DataError(

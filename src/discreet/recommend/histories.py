@@ -181,7 +181,7 @@ class Reader:
             if argument != "item":
                 advice = "leave such items out, or pass on_unknown='ignore' to have them left out"
             ids = self.catalogue.ids
-            raise UnknownItem(f"{argument}: the model does not know {shown}, its ids are like {ids[0]!r}; {advice}")
+            raise UnknownItem(f"{argument}: the model does not know {shown}; {advice} (its ids are like {ids[0]!r})")
         self.warn(f"{argument}: left out items that the model does not know, {shown}")
 
     def warn(self, message: str) -> None:
