@@ -385,7 +385,7 @@ def _check_ledger(ledger: Mapping[str, Any] | None, guarantee: Guarantee, releas
         return
     count, spent = ledger["releases"], Guarantee.from_json(ledger["spent"])
     sound = set(ledger) == {"spent", "budget", "releases"} and type(count) is int and 0 <= count <= len(releases)
-    _require(sound, "its ledger does not consist of an amount spent, a budget and a number of releases")
+    _require(sound, "its ledger is not what was spent, a budget and a number of releases")
     _require(_follows(ledger["spent"], spent), "its ledger has values that do not follow from its cost")
     same = (spent.unit, spent.adjacency) == (guarantee.unit, guarantee.adjacency)
     _require(same, "its ledger counts in another unit or adjacency than its guarantee")
