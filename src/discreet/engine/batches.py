@@ -201,9 +201,8 @@ def weights(
         a: A number for each item, by default 1.
         rated: Whether to multiply them by the user's values, or the `Grades` by which values are turned into factors.
         scale: How values are scaled.
-        penalty: If nonnegative, weights are multiplied by the values' deviations from the user's mean, which is shrunk
-            by this many pseudo-ratings of value `mean`.
-        mean: The value of the pseudo-ratings.
+        penalty: If nonnegative, multiply weights by deviations from user means, shrunk by this many pseudo-ratings.
+        mean: The value of these pseudo-ratings.
     """
     given = graded(rated, scale) | {"a": None if a is None else np.ascontiguousarray(a, np.float64)}
     given |= {"penalty": float(penalty), "mean": float(mean)}

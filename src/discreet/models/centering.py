@@ -184,11 +184,10 @@ def own_mean(part: UserBatch, value_range: tuple[float, float]) -> Array:
 
 
 def own_variances(part: UserBatch, centre: float, clamp: float) -> Array:
-    """Two averages for each user with at least two ratings, over all pairs of them, x and y.
+    """Two means over pairs x, y of each user's ratings, relative to the center and in units of the clamp; or NaN.
 
-    Ratings are taken relative to the center, in units of the clamp. The mean of (x - y)^2 / 4 has half of the variance
-    of a rating about its user's mean as its expectation; that of (1 + x y) / 2 has 1/2 plus half of the variance of
-    users' means about the center. Both are from 0 to 1.
+    The mean of (x - y)^2 / 4 has half of the variance of a rating about its user's mean as its expectation, and that of
+    (1 + x y) / 2 has 1/2 plus half of the variance of users' means about the center. Both are from 0 to 1.
     """
     about = np.clip((part.values.astype(np.float64) - centre) / clamp, -1, 1)
     n, sums, squares = part.counts, part.row_sums(about), part.row_sums(about**2)

@@ -143,11 +143,10 @@ def learn_choices(
     """Choose items by their popularity, and release how they are chosen together.
 
     If too few items are clear of the noise, no tastes can be found, and all labels release popularity again, so that
-    lists are as good as by popularity alone. With two labels, the second release depends on the first. It is popularity
-    again if that is not known well enough yet. It is the second moment again if the items J of this moment have a large
-    share of all choices: the mean of both is as good as one release with the whole budget. Otherwise noise hides many
-    items from the second moment, and the second release is a power step from the directions that were found, with the
-    noise of k numbers for each item, instead of that of a matrix of all items.
+    lists are as good as by popularity alone. With two labels, the second is for popularity again if that is not known
+    well enough yet; for the second moment again if its items J have a large share of all choices, since the mean of
+    both is as good as one release with the whole budget; otherwise for a power step from the directions found, which
+    reaches items that the noise hides from the second moment, with the noise of k numbers for each of them.
 
     Args:
         releaser: Its plan must have the labels.

@@ -166,10 +166,9 @@ class Releaser:
     ) -> Iterator[Noisy]:
         """Make one sum public under several labels, each with independent noise that its line of the plan pays for.
 
-        The sum is computed once, on the grid that suits the largest noise. A label is released when the iterator
-        reaches it, so a caller may stop depending on earlier releases. `what` says in the record, and so in the
-        certificate, what was released if the lines were planned for something else. With `parts`, each release costs
-        that fraction of a planned one.
+        The sum is computed once, on the grid that suits the largest noise. Labels are released as the iterator reaches
+        them, so a caller may stop early. If the lines were planned for something else, `what` names the statistic in
+        the record and the certificate. With `parts`, each release costs that fraction of a planned one.
         """
         calibrated = [self._calibrated(label, statistic, parts) for label in labels]
         encoder = statistic.encoder(max(noise.std for _, noise in calibrated))

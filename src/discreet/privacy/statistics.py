@@ -215,10 +215,7 @@ Entries = tuple[Array, Array, Array, Array | None]  # indptr of users, then item
 
 
 def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int | None) -> None:
-    """Add the sums of w u u^T for each item, and of w y u as last columns, in chunks for which float64 is exact.
-
-    The u are users' `vectors`; their `entries` have weights w and products w y of weights and targets.
-    """
+    """Add users' w u u^T to their items, and w y u as last columns, for vectors u, weights w and targets y."""
     indptr, items, targets, weights = entries
     for first in range(0, len(vectors), MOST_USERS):
         last = min(first + MOST_USERS, len(vectors))
