@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 
 import discreet
-from discreet.data.readers import Recipe
+from discreet.data.cleaning import Recipe
 from discreet.data.sources import choose
 from discreet.data.spark import SparkInteractions, chunks, read_partition
 from discreet.engine.spark import BRANCHES, Pass, added_up, emitted, partial_sums

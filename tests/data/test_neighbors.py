@@ -28,7 +28,7 @@ import zstandard
 
 import discreet
 from discreet.data.catalogue import Ids
-from discreet.data.readers import Recipe
+from discreet.data.cleaning import Recipe
 from discreet.data.sources import choose
 from discreet.data.spark import divided, read_partition
 from discreet.data.texts import Csv, Json

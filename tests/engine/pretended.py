@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.cloudpickle import CloudPickler
 
 import discreet
-from discreet.data.readers import Recipe
+from discreet.data.cleaning import Recipe
 from discreet.data.sources import choose
 from discreet.data.spark import SparkInteractions, chunks, read_partition
 from discreet.engine.spark import Layout, Pass, added_up, emitted, partial_sums

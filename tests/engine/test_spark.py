@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import discreet
 from discreet.audit.neighbors import long_tail
+from discreet.data.cleaning import Recipe
 from discreet.data.interactions import Report
-from discreet.data.readers import Recipe
 from discreet.data.sources import GUESS, Columns, choose
 from discreet.data.spark import INLINE, Broadcast, chunks, read_partition
 from discreet.engine.spark import BLOCK_UNITS, CHECKSUM, DIGEST, Layout, emitted, put_together, stored_rows

@@ -20,7 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from discreet.data.catalogue import LIBRARIES, plain_type, to_array, to_values
+from discreet.data.catalogue import LIBRARIES
+from discreet.data.cells import plain_type, to_array, to_values
 from discreet.errors import DataError, MissingExtra
 
 BATCH = 1 << 18  # rows at a time: large enough for speed, small beside the finished arrays

@@ -1,8 +1,8 @@
 """Tables that stay in Spark: the same checks as anywhere, made by the partition that holds a user's rows.
 
 Text files are read as lines, which are split and parsed by the code that reads them on one machine (`texts`,
-`readers`): Spark guesses no types, and makes no columns of folder names. Rows are partitioned by a hash of the user's
-id, so that all rows of a user are in one partition. A partition cleans its rows (`readers`) and compresses them
+`cleaning`): Spark guesses no types, and makes no columns of folder names. Rows are partitioned by a hash of the user's
+id, so that all rows of a user are in one partition. A partition cleans its rows (`cleaning`) and compresses them
 (`assembly`) as `discreet.read` does with a whole table, in whatever order they arrive. It tells the driver how many
 rows of each kind it has met, and nothing about whose they are.
 """
@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from discreet.data.assembly import Assembler, blocks
 from discreet.data.catalogue import OBSERVED, PRIVATE, Catalogue, Ids, ObservedItems, sorted_order
+from discreet.data.cleaning import Cleaner, Recipe
 from discreet.data.interactions import COUNTS, Declared, Interactions, Report, is_spark
-from discreet.data.readers import Cleaner, Recipe
 from discreet.data.sources import Columns, Wanted, format_of, require_names, sliced
 from discreet.data.sql import SELECT, reads_text_files, require_select
 from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator

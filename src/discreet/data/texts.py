@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
-from discreet.data.catalogue import is_utf8, numpy_of
+from discreet.data.cells import is_utf8, numpy_of
 from discreet.data.sources import RefusedRow, Table, Wanted, by_select, prefetched, require_names, shown, sliced
 from discreet.errors import DataError
 from discreet.typing import Floats

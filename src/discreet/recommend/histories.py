@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalogue import Catalogue, Ids, any_integers, cannot_be_compared, smallest_unsigned, to_array
+from discreet.data.catalogue import Catalogue, Ids, cannot_be_compared, smallest_unsigned
+from discreet.data.cells import any_integers, to_array
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.data.sources import GUESS, guess

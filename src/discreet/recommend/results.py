@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalogue import Catalogue, Ids, arrow_of, to_library
+from discreet.data.catalogue import Catalogue, Ids, to_library
+from discreet.data.cells import arrow_of
 from discreet.errors import DataError, MissingExtra
 from discreet.typing import Array
 from discreet.validation import whole
