@@ -15,8 +15,9 @@ import pytest
 import discreet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import Tradeoff, tradeoff
-from discreet.evaluate.curves import OWN_MEAN, OWNER, POPULAR, TWIN, Spread
+from discreet.evaluate.curves import OWN_MEAN, OWNER, Spread
 from discreet.evaluate.runs import Run
+from discreet.evaluate.tradeoffs import POPULAR, TWIN
 
 DELTA = 1e-6
 DATA = discreet.datasets.movielens_like(400, 40, 9_000, random_state=0)
@@ -177,14 +178,14 @@ def test_a_changed_question_never_gets_an_old_answer(tmp_path: Path, changed: di
 
 KILLED = """
 import discreet, sys, time
-from discreet.evaluate import curves
-usual = curves.evaluate
+from discreet.evaluate import tradeoffs
+usual = tradeoffs.evaluate
 def slow(*given, **options):
     found = usual(*given, **options)
     print("run", flush=True)
     time.sleep(0.3)  # before it is written: this one is lost, the earlier ones are not
     return found
-curves.evaluate = slow
+tradeoffs.evaluate = slow
 data = discreet.datasets.movielens_like(400, 40, 9_000, random_state=0)
 model = discreet.DPALS(epsilon=1.0, delta=1e-6, n_steps=2)
 discreet.evaluate.tradeoff(model, data, [1, 20], 2, results=sys.argv[1], insecure_seed=1)

@@ -10,11 +10,12 @@ import sys
 from types import ModuleType
 from typing import cast
 
-from discreet.evaluate.curves import Tradeoff, tradeoff
+from discreet.evaluate.curves import Tradeoff
 from discreet.evaluate.metrics import METRICS, Metric
 from discreet.evaluate.private import plan
 from discreet.evaluate.result import Bucket, Evaluation, Score
 from discreet.evaluate.run import evaluate
+from discreet.evaluate.tradeoffs import tradeoff
 
 __all__ = ["METRICS", "Bucket", "Evaluation", "Metric", "Score", "Tradeoff", "evaluate", "module", "plan", "tradeoff"]
 
