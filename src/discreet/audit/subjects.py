@@ -190,6 +190,9 @@ def _als() -> list[Subject]:
     unseen: Any = {"elsewhere": far | {STEP: "two people with the same vectors: tests/models/als/test_model.py"}}
     unseen["apart"] = 0.65
     many, few = (partial(neighbors.crowd, n, False, n_users=40, more=neighbors.camps(n)) for n in (420, 200))
+    # Where directions are not expected, residuals on the items that most people have.
+    frequent = partial(neighbors.crowd, 420, False, n_users=40, more=neighbors.camps(60))
+    third = {item: 5.0 * (item % 2) for item in range(30)}, {item: 5.0 * (item % 2) for item in range(30, 60)}
     lists = partial(make, objective="both")
     likes = dict.fromkeys(LABELS, "two people with different items: DPSVD of graded likes, DPSVD with a power step")
     # Of twenty people no taste is found, and nearly all lines release popularity.
@@ -202,6 +205,15 @@ def _als() -> list[Subject]:
         *both,
         Subject("DPALS of few items, add-remove", partial(make, adjacency="add-remove"), few, added[1]),
         Subject("DPALS of few items, replace", partial(make, adjacency="replace"), few, of_few, far, apart=0.8),
+        *_both(
+            "DPALS without directions",
+            partial(make, n_users_hint=1000),
+            frequent,
+            added[0],
+            [third, *of_many],
+            elsewhere=unseen["elsewhere"],
+            apart=0.65,
+        ),
         replace(both[0], name="DPALS, continued, add-remove", fit=_continued),
         replace(both[1], name="DPALS, continued, replace", fit=_continued),
         *_both("DPALS with popular lists", lists, twenty, added[0], replaced[0], elsewhere=far, apart=0.75),

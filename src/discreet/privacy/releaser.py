@@ -101,9 +101,9 @@ def edge_of_rows(squares: Array) -> float:
     return float((u * np.sqrt((a / (u[:, None] - a)).sum(axis=1))).min())
 
 
-def clear_of(edge: float, n: int) -> float:
+def clear_of(edge: Any, n: Any) -> Any:
     """The level that the largest of n noise eigenvalues exceeds with probability 1% (Tracy-Widom law)."""
-    return float(edge * (1 + n ** (-2 / 3)))
+    return edge * (1 + n ** (-2 / 3))
 
 
 def without_noise(values: Any, edge: float) -> Any:

@@ -22,6 +22,7 @@ from discreet.models.als.contributions import (
     FOLDS,
     GRAM,
     PAIRS,
+    RESIDUALS,
     SECOND_MOMENT,
     STEP,
     USER_CHOICES,
@@ -104,7 +105,7 @@ def test_one_person_moves_each_statistic_by_its_bound_and_no_more(monkeypatch: A
     monkeypatch.setattr(*ENOUGH)
     extras = [{k: v for k, v in extra[1].items() if k < n_items} for extra in (GIANT, FAN, HATER, FIVE_STARS)]
     found = fractions(monkeypatch, "add-remove", n_items, [((("x", extra),), ()) for extra in extras])
-    assert len(found) == 7 + (n_items == 600)  # no direction is found: that line releases item biases
+    assert len(found) == 7 + 2 * (n_items == 600)  # no direction is found: that line releases item biases
     assert max(found.values()) <= 1
     assert min(found.values()) >= 0.95, found
 
@@ -127,7 +128,8 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 
 def planned_for_steps(model: DPALS) -> list[str]:
     """What was released under the lines of item steps, and of the second moment, in order."""
-    releases = [one for one in model.statement().certificate["releases"] if one["label"] in (SECOND_MOMENT, GRAM, STEP)]
+    lines = (SECOND_MOMENT, RESIDUALS, GRAM, STEP)
+    releases = [one for one in model.statement().certificate["releases"] if one["label"] in lines]
     return [one.get("what") or one["label"] for one in releases]
 
 
@@ -173,6 +175,51 @@ def test_one_person_moves_a_second_moment_that_shows_tastes_by_its_bound(
     found = moved(first, second)
     assert max(found.values()) <= 1
     assert min(found[label] for label in (SECOND_MOMENT, GRAM, STEP)) >= 0.95, found
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_one_person_moves_a_look_for_tastes_among_frequent_items_by_its_bound(monkeypatch: Any, adjacency: Any) -> None:
+    """And so they do what is released under the line of an item step, if the first one and the look show nothing else.
+
+    Two who have no item in common are the furthest apart.
+    """
+    one, other = (("z", {item: 5.0 if item % 4 < 2 else 1.0 for item in range(at, at + 20)}) for at in (0, 20))
+    monkeypatch.setattr(ItemPosterior, "probed", lambda *given: 0.0)
+
+    def data(*extra: tuple[str, dict[int, float]]) -> Interactions:
+        rows = grouped(60, 40) + [(name, item, value) for name, own in extra for item, value in own.items()]
+        return discreet.read(rows, items=list(range(401)), value_range=(1, 5))
+
+    def make() -> DPALS:
+        return DPALS(epsilon=50.0, delta=DELTA, adjacency=adjacency, n_steps=3, n_users_hint=60)
+
+    model = make().fit(data(one), ledger=seeded(50.0, adjacency=adjacency))
+    thirds = [GRAM, STEP] * PARTS
+    assert planned_for_steps(model) == [RESIDUALS, GRAM, STEP, RESIDUALS, PAIRS, *thirds]
+    neighbor = [other] if adjacency == "replace" else []
+    found = replay(monkeypatch, make, data(one), data(*neighbor), adjacency=adjacency)
+    assert max(found.values()) <= 1
+    assert min(found[label] for label in (RESIDUALS, GRAM, STEP)) >= 0.95, found
+
+
+def test_strong_tastes_are_found_among_frequent_items() -> None:
+    """Where few have much in common, random columns find nothing: item steps begin with what is frequent."""
+    rng, (n, m, k) = np.random.default_rng(0), (3000, 600, 40)
+    chance = 1 / (10 + np.arange(m))
+    users = np.repeat(np.arange(n), k)
+    items = np.concatenate([rng.choice(m, k, replace=False, p=chance / chance.sum()) for _ in range(n)])
+    likes = (rng.standard_normal((n, 3))[users] * rng.standard_normal((m, 3))[items]).sum(axis=1)
+    rated = {"user": users, "item": items, "value": np.clip(likes + rng.normal(0, 0.5, len(users)), -5, 5)}
+    ratings = discreet.read(pa.table(rated), items=list(range(m)), value_range=(-5, 5))
+    train, _, test = discreet.splits.holdout(ratings, test=0.1, random_state=0)
+    errors = []
+    for found in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(training, "STRONG_TASTES", 1 / 4 if found else 1)
+            model = DPALS(epsilon=2.0, delta=DELTA).fit(train, ledger=seeded(2.0))
+        assert (RESIDUALS in planned_for_steps(model)[1:]) == found
+        errors.append(np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)))
+    assert errors[0] < 0.8 * errors[1]
 
 
 def test_what_would_show_no_tastes_makes_way_for_biases(monkeypatch: Any) -> None:
@@ -263,7 +310,7 @@ def test_where_there_are_few_users_other_lines_release_biases(monkeypatch: Any, 
 
     neighbor = world(40, 600, *([MIRROR] if adjacency == "replace" else []))
     moved = replay(monkeypatch, make, world(40, 600, GIANT), neighbor, adjacency=adjacency)
-    spared = {SECOND_MOMENT, EXTENSION}
+    spared = {SECOND_MOMENT, EXTENSION, RESIDUALS}
     assert max(moved.values()) <= 1
     assert min(moved[label] for label in spared) >= 0.95, moved
     certificate = fits[0].statement().certificate
@@ -277,7 +324,7 @@ def test_lines_that_release_moments_again_move_by_their_bound_and_no_more(
 ) -> None:
     """All lines of item steps, and that of residuals."""
     monkeypatch.setattr(training, "TOLERANCE", 0.0)
-    again = [GRAM, STEP] * PARTS + [SECOND_MOMENT] * (n_items <= 400)
+    again = [GRAM, STEP] * PARTS + [SECOND_MOMENT if n_items <= 400 else RESIDUALS]
 
     def make() -> DPALS:
         return DPALS(epsilon=1.0, delta=DELTA, adjacency=adjacency, n_users_hint=100_000, n_steps=1)

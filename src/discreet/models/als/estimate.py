@@ -262,7 +262,7 @@ class ItemEstimate:
             found = found._with(own, None, None)
         return found
 
-    def widened(self, columns: Array, variance: float) -> ItemEstimate:
+    def widened(self, columns: Array, variance: Array | float) -> ItemEstimate:
         """With more columns, of which nothing has been observed."""
         items, k, n = self.items.with_columns(columns, variance), self.items.mean.shape[1], columns.shape[1]
         if self.gap is None:
@@ -461,6 +461,11 @@ class SharedVectors:
         """Before the first step, for items of which k numbers are known."""
         return cls(bound, clip, np.full(k - 1, USER_SQUARE), Pooled(np.zeros((0, 0)), np.zeros((0, 0))))
 
+    def first_numbers(self, k: int) -> SharedVectors:
+        """What is known of the first k numbers alone."""
+        values, std = (each[:k, :k] for each in (self.pooled.values, self.pooled.std))
+        return replace(self, squares=self.squares[: k - 1], pooled=Pooled(values, std))
+
     def observed(self, gram: Noisy, sums: Noisy, bias_weight: float, frequencies: ItemFrequencies) -> Observation:
         """With the two releases of another step, and what that one has observed."""
         k = len(gram.values)
@@ -483,10 +488,13 @@ def _pooled(before: Pooled, now: Pooled, at: int) -> Pooled:
     """The shared Gram matrices of steps 0 to `at`. Later vectors count more.
 
     Earlier ones are made as large as the last one: what is left of ratings falls, and users' scales grow with that.
+    Numbers that are new are those of the last one.
     """
-    k = len(now.values)
+    k = min(len(now.values), len(before.values))
     old, new = (max(float(np.trace(each.values[:k, :k])), 1e-9) for each in (before, now))
     error, share = 3 * float(np.linalg.norm(np.diagonal(now.std))), 2 / (at + 2)
     rest = (1 - share) * min(max(old, new - error), new + error) / old
-    values = rest * before.values[:k, :k] + share * now.values
-    return Pooled(values, np.hypot(rest * before.std[:k, :k], share * now.std))
+    values, std = now.values.copy(), now.std.copy()
+    values[:k, :k] = rest * before.values[:k, :k] + share * now.values[:k, :k]
+    std[:k, :k] = np.hypot(rest * before.std[:k, :k], share * now.std[:k, :k])
+    return Pooled(values, std)

@@ -215,6 +215,51 @@ def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
     return mean, np.maximum((shares * second).sum(axis=1) - mean**2, 1e-6 * variance)
 
 
+@dataclass(frozen=True)
+class MostFrequent:
+    """The most frequent items, and how often they occur among themselves: users' weights of these have length 1.
+
+    Attributes:
+        items: Their numbers, rising.
+        frequencies: Theirs alone.
+    """
+
+    items: Array
+    frequencies: ItemFrequencies
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return len(self.items)
+
+    @classmethod
+    def of(cls, frequencies: ItemFrequencies, popularity: Array, std: float, least: float, most: int) -> MostFrequent:
+        """As many as a direction with a share of `least` of the residuals would stand out of their second moment in.
+
+        With chances q_j to have item j, independently, a user weighs it by about q_j a_j / sqrt(v), on average, where v
+        is what the squares of their weights of items add up to: a_j^2 for itself, and q_k a_k^2 for each other.
+
+        Args:
+            frequencies: Of all items.
+            popularity: The sum of users' weights of each item, if a user weighs theirs equally; at least 0.
+            std: Of the noise in the second moment.
+            least: The share.
+            most: The most items.
+        """
+        n = frequencies.n_users
+        order = np.argsort(-popularity, kind="stable")[:most]
+        # Those of a user with k items add up to the root of k.
+        q = np.minimum(popularity[order] * max(float(popularity.sum()) / n, 1.0) / n, 1.0)
+        a, sizes = frequencies.a[order], np.arange(1, len(order) + 1)
+        lengths = np.cumsum(q * a**2)[:, None] + (1 - q) * a**2
+        sums = n * q * a / np.sqrt(lengths)  # of each item, if the first so many are chosen
+        clear = clear_of(noise_edge(std, sizes), sizes) < least * np.tril(sums**2).sum(axis=1) / n
+        size = int(sizes[clear].max(initial=0))
+        rising = np.argsort(order[:size])
+        found = replace(frequencies.of_items(order[:size]), sums=sums[size - 1, :size] if size else sums[:0, 0])
+        return cls(order[:size][rising], found.of_items(rising))
+
+
 # -- directions of taste
 
 
