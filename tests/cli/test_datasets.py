@@ -82,6 +82,13 @@ def test_fetch_what_cannot_be(name: str, said: str) -> None:
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("command", ["datasets fetch", "train --model als --out model", "evaluate --model als"])
+def test_advice_about_missing_data_has_no_argument_of_python(command: str) -> None:
+    said = run(app, [*command.split(), "netflix"]).stderr
+    assert "If you have its original archive, put it into the folder named by DISCREET_DATA" in said
+    assert "--source" in run(app, ["datasets", "describe", "netflix"]).stderr
+
+
 def test_describe_a_table(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text(CSV)
     result = run(app, ["datasets", "describe", str(tmp_path / "r.csv"), "--json"])

@@ -48,6 +48,7 @@ def test_help_names_every_option_in_full(name: str) -> None:
         named = [param.metavar or param.name.upper()] if param.param_type_name == "argument" else param.opts
         assert all(re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", shown) for one in named)
     assert not re.search("<(bool|str|int|float|path|list)", shown)  # types of Python
+    assert shown.count("[required]") == sum(param.required for param in COMMANDS[name].params)
 
 
 @pytest.mark.parametrize("name", ["", "ledger", "datasets"])

@@ -86,13 +86,18 @@ class Command(TyperCommand):
         """Parse options. For a parameter of a model, the error says how to pass it. All missing options are named."""
         _running.set(self)
         required = [param for param in self.params if param.required]
-        for param in required:
-            param.required = False  # the parser would stop at the first
         try:
-            rest = self._parsed(ctx, args)
-        finally:
+            rest = self._parsed(ctx, list(args))  # the parser takes words off its list
+        except Exception as error:
+            if type(error).__name__ != "MissingParameter":
+                raise
             for param in required:
-                param.required = True
+                param.required = False  # the parser stopped at the first
+            try:
+                rest = self._parsed(ctx, args)
+            finally:
+                for param in required:
+                    param.required = True
         if not ctx.resilient_parsing:
             absent = [self._wanted(param) for param in required if ctx.params.get(param.name) in (None, (), [])]
             missing = [*absent, *(one for needs in getattr(self.callback, "needs", ()) for one in needs(ctx, absent))]

@@ -64,9 +64,10 @@ def fetch(
     data = datasets.find(name)
     archives.tell_license(data.name, data.license)
     found = data.where()
-    if found is None and not data.downloads:
-        raise datasets.cannot_download(data)
-    paths = [found] if found is not None else [archives.download(source) for source in data.downloads]
+    with inputs.no_path_advised():
+        if found is None and not data.downloads:
+            raise datasets.cannot_download(data)
+        paths = [found] if found is not None else [archives.download(source) for source in data.downloads]
     result = {"name": data.name, "paths": [str(path) for path in paths], "was_available": found is not None}
     show(result, *(f"{data.title} is in {path}" for path in paths))
 

@@ -123,7 +123,8 @@ class Table(Columns):
             if known:
                 flags = ", ".join(f"--{name}" for name in known)
                 raise Misuse(f"{source} is a data set with known columns, items and range; leave out {flags}")
-            ratings = datasets.load(source)
+            with no_path_advised():
+                ratings = datasets.load(source)
         else:
             given |= {"items": observed_items_are_public} if self.observed_items_are_public else {}
             given |= {name: None for name in ("value", "time") if given.get(name) == "none"}
@@ -165,6 +166,15 @@ class TestedTable(Table):
     def for_accuracy(self) -> float | None:
         """The threshold of accuracy."""
         return None if self.implicit else self.threshold
+
+
+@contextmanager
+def no_path_advised() -> Iterator[None]:
+    """Raise errors about missing data sets without the advice to pass a path, which has no option."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(re.sub("pass its path as source=, or |, or fetch it .* pass source=", "", str(error))) from None
 
 
 def _data_set(source: str | None) -> bool:
