@@ -10,18 +10,9 @@ import discreet
 from discreet.models.eigen import simplex
 from discreet.models.one_bit import OneBit
 from discreet.models.one_bit.contributions import StronglyConvex, TrueBits
-from discreet.models.one_bit.estimate import (
-    Factored,
-    Moved,
-    Problem,
-    complete,
-    default_radius,
-    in_ball,
-    intersection,
-    minimize,
-    nuclear_ball,
-)
+from discreet.models.one_bit.estimate import Problem, complete, default_radius, minimize
 from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed, ShiftedBits
+from discreet.models.one_bit.matrices import Factored, Moved, in_ball, intersection, nuclear_ball
 
 LINKS = [Link("logistic"), Link("probit"), Link("probit", 2.5)]
 

@@ -18,18 +18,9 @@ from scipy.sparse import csr_array
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.models.one_bit.estimate import (
-    MAX_RANK,
-    SEED,
-    Completed,
-    Factored,
-    Moved,
-    in_ball,
-    intersection,
-    nuclear_ball,
-    without_output_noise,
-)
+from discreet.models.one_bit.estimate import MAX_RANK, SEED, Completed
 from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed, ShiftedBits
+from discreet.models.one_bit.matrices import Factored, Moved, in_ball, intersection, nuclear_ball, without_output_noise
 from discreet.privacy import Cost, Gaussian, Laplace, Plan, Planned, PureEvent, RandomizedResponse, Releaser
 from discreet.privacy.entries import (
     UP_MATRIX,

@@ -8,8 +8,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from discreet.models.one_bit.contributions import LINEAR_TERM, OUTPUT, Mechanism, TrueBits
-from discreet.models.one_bit.estimate import LEAST_PENALTY, MAX_RANK, Completed, Problem, minimize, trimmed
+from discreet.models.one_bit.estimate import LEAST_PENALTY, MAX_RANK, Completed, Problem, minimize
 from discreet.models.one_bit.likelihood import FlippedBits
+from discreet.models.one_bit.matrices import trimmed
 from discreet.privacy import Laplace, Planned, Releaser
 from discreet.privacy.entries import AsPrinted
 from discreet.typing import Array
