@@ -326,7 +326,7 @@ def test_the_page_is_there_and_nothing_else(client: TestClient, site: Site) -> N
         assert client.get(path).status_code in (404, 200 if path.endswith("../app.js") else 404)
     answer = client.get(RECOMMEND)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-    assert "only POST is answered" in answer.json()["error"]
+    assert "only POST is supported" in answer.json()["error"]
     assert client.delete("/").status_code == 405
 
 

@@ -363,10 +363,7 @@ async def _explained(request: Request, error: Exception) -> Response:
         return _error(503, "too many requests are waiting; try again in a moment", {"Retry-After": str(RETRY)})
     if isinstance(error, HTTPException):
         allowed = (error.headers or {}).get("Allow", "another method")
-        reasons = {
-            404: "there is nothing here; /openapi.json says what there is",
-            405: f"only {allowed} is answered here",
-        }
+        reasons = {404: "not found; /openapi.json describes what there is", 405: f"only {allowed} is supported here"}
         return _error(error.status_code, reasons.get(error.status_code, "this cannot be answered"), error.headers)
     return _error(500, "something went wrong in the server; your request is not to blame")
 
