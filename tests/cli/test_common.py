@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import discreet
-from discreet.cli.common import Misuse, require_file, require_folder
+from discreet.cli.common import Misuse
+from discreet.cli.output import require_file, require_folder
 from tests.cli.conftest import run
 
 NOWHERE = "nowhere/x.html"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Option
 
 from discreet.cli import inputs
-from discreet.cli.common import Misuse, pairs, show
+from discreet.cli.common import Misuse
+from discreet.cli.output import pairs, show
 from discreet.errors import DataError
 from discreet.validation import positive, round_up
 

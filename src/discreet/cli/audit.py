@@ -7,7 +7,8 @@ import typer
 from typer import Argument, Option
 
 from discreet.cli import inputs
-from discreet.cli.common import Misuse, grid, require_file, show
+from discreet.cli.common import Misuse
+from discreet.cli.output import grid, require_file, show
 
 
 def audit(

@@ -7,7 +7,8 @@ import typer
 from typer import Argument, Option
 
 from discreet.cli import inputs
-from discreet.cli.common import Commands, Misuse, command, completing, grid, require_folder, show
+from discreet.cli.common import Commands, Misuse, command, completing
+from discreet.cli.output import grid, require_folder, show
 
 SEED = 0  # the same files for everyone
 

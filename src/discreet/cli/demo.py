@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from discreet.cli.common import grid, promise, require_file, show
+from discreet.cli.output import grid, promise, require_file, show
 
 if TYPE_CHECKING:
     from discreet.models.base import Model

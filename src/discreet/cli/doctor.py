@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from discreet.cli.common import pairs, show
+from discreet.cli.output import pairs, show
 
 EXTRAS = {
     "postgres": "psycopg",

@@ -10,12 +10,10 @@ import typer
 from typer import Argument, Option
 
 from discreet.cli import inputs
-from discreet.cli.common import (
-    Misuse,
-    by_commas,
+from discreet.cli.common import Misuse, by_commas, merged
+from discreet.cli.output import (
     figure,
     grid,
-    merged,
     nothing_spent,
     require_file,
     require_plot,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from typer import Argument, Option
 
 from discreet.cli import inputs
-from discreet.cli.common import by_commas, pairs, promise, show
+from discreet.cli.common import by_commas
+from discreet.cli.output import pairs, promise, show
 from discreet.errors import DataError, MissingExtra, ModelError
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from discreet.cli.common import Commands, command, grid, is_json, show, show_json
+from discreet.cli.common import Commands, command
 from discreet.cli.inputs import ledger_url, opened
+from discreet.cli.output import grid, is_json, show, show_json
 from discreet.errors import PrivacyError
 from discreet.validation import round_up
 

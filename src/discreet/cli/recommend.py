@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from discreet.cli import inputs
-from discreet.cli.common import Misuse, grid, is_json, require_file, show, warnings_shown
+from discreet.cli.common import Misuse
+from discreet.cli.output import grid, is_json, require_file, show, warnings_shown
 from discreet.errors import DataError, UnknownItem
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from discreet.cli.common import Misuse, completing, grid, require_file, require_plot, show
+from discreet.cli.common import Misuse, completing
+from discreet.cli.output import grid, require_file, require_plot, show
 
 if TYPE_CHECKING:
     from discreet.papers.report import Results

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from typer import Option
 
 from discreet.cli import inputs
-from discreet.cli.common import Misuse, require_folder, show
+from discreet.cli.common import Misuse
+from discreet.cli.output import require_folder, show
 
 
 def split(

@@ -10,9 +10,8 @@ import typer
 from typer import Option
 
 from discreet.cli import inputs
-from discreet.cli.common import (
-    Misuse,
-    merged,
+from discreet.cli.common import Misuse, merged, typed
+from discreet.cli.output import (
     nothing_spent,
     pairs,
     promise,
@@ -20,7 +19,6 @@ from discreet.cli.common import (
     require_folder,
     show,
     spending_reported,
-    typed,
     warnings_shown,
 )
 from discreet.errors import ModelError, PrivacyError

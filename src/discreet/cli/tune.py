@@ -8,7 +8,8 @@ import typer
 from typer import Option
 
 from discreet.cli import inputs
-from discreet.cli.common import Misuse, by_commas, merged, nothing_spent, promise, show, spending_reported
+from discreet.cli.common import Misuse, by_commas, merged
+from discreet.cli.output import nothing_spent, promise, show, spending_reported
 from discreet.cli.train import require_writable
 
 
