@@ -1,4 +1,4 @@
-// One item: what is expected of it, why, and what is like it.
+// The dialog about one item: its predicted rating, why, and similar items.
 import { bar, brief, clipped, el } from "./dom.js";
 import { expectedRating, said, scale, shortly, words } from "./rating.js";
 
@@ -71,7 +71,7 @@ export function showItem(dialog, page, item) {
   }
 }
 
-/** What each thing rated does for an item, as bars, in words or in the unit of ratings. */
+/** The contribution of each rated item to the score of an item, as bars, in words or in the unit of ratings. */
 function reasons(model, ratings, item) {
   const { done, many } = words(model.description);
   const { contributions, baseline } = model.explain(ratings, item);
@@ -104,13 +104,13 @@ function reasons(model, ratings, item) {
   return [el("p", { className: "detail" }, about), el("ul", { className: "reasons" }, ...rows, last)];
 }
 
-/** How much something speaks for an item, or against it, as a part of what speaks most. */
+/** How strongly a contribution speaks for or against an item, relative to the strongest one. */
 function amount(part) {
   if (part < -0.01) return "against it";
   return part > 0.66 ? "a lot" : part > 0.33 ? "some" : part > 0.01 ? "a little" : "nothing";
 }
 
-/** The place of an item in the list for a history, among all that was not rated. */
+/** The rank of an item for a history, among all items that were not rated. */
 function place(model, history, ratings, item) {
   const scores = model.scores(history);
   const rated = new Set(ratings.map(([number]) => model.number(number)));

@@ -1,4 +1,4 @@
-// The page: what is rated goes in, recommendations come out, all of it here.
+// The page: people rate items and get recommendations, all computed in the browser.
 import { Model } from "./client/discreet.js";
 import { showItem } from "./about.js";
 import { $, bar, clipped, el, listed } from "./dom.js";
@@ -9,9 +9,9 @@ import { folded, matches, searchBox } from "./search.js";
 import { History } from "./store.js";
 import { setUpTheme } from "./theme.js";
 
-const STEP = matchMedia("(max-width: 52rem)").matches ? 6 : 12; // recommendations that are shown, and then added
-const PATIENCE = 20_000; // milliseconds that a copy of the site may take
-const BEGINNINGS = 6; // well-known items that are offered to someone new
+const STEP = matchMedia("(max-width: 52rem)").matches ? 6 : 12; // recommendations shown at first, and added each time
+const PATIENCE = 20_000; // milliseconds to wait for a copy of the site
+const BEGINNINGS = 6; // how many well-known items are offered to a new user
 
 setUpTheme($("theme"));
 start().catch((error) => {
@@ -45,7 +45,7 @@ async function start() {
   });
 }
 
-/** Have the browser keep the files of this site, so that it opens without a network; done when it has them. */
+/** Have the browser keep the files of this site, so that it opens without a network; resolves when they are stored. */
 async function keepCopy() {
   if (!("serviceWorker" in navigator)) return;
   const kept = navigator.serviceWorker.register("sw.js").then(() => navigator.serviceWorker.ready);
@@ -83,7 +83,7 @@ class Page {
     this.render();
   }
 
-  /** What the catalog says of an item, in a few words. */
+  /** A short description of an item, from the catalog. */
   detail(item) {
     const number = this.model.number(item);
     const cells = Object.values(this.model.columns).map((column) => column[number]);
@@ -166,7 +166,7 @@ class Page {
       .map(([, item]) => item);
   }
 
-  /** One rated item, or one to be rated. */
+  /** An item that is rated, or can be. */
   #row(item, value) {
     const title = this.model.title(item);
     const isRated = value !== undefined;
@@ -222,7 +222,7 @@ class Page {
     $("note").textContent = known[ratings.length] ?? `from the ${ratings.length} things you ${done}`;
   }
 
-  /** How far the bar of a recommendation is filled: by its rating if that is the score, else compared with the first. */
+  /** How far a recommendation's bar is filled: by the rating if that is the score, else relative to the first. */
   #part(score, first) {
     const {
       value_range: [low, high],
@@ -268,13 +268,13 @@ class Page {
     );
   }
 
-  /** Whether the model tells tastes apart. If not, a map has nothing to show, and lists are of what is popular. */
+  /** Whether the model knows directions of taste. If not, there is no map, and lists follow popularity. */
   knowsTastes() {
     const [first, end] = this.model.description.similar;
     return end > first;
   }
 
-  /** Why, in one line: what added most. */
+  /** The reason in one line: the items that contributed most. */
   #because(ratings, item) {
     if (!ratings.length) return "";
     if (!this.knowsTastes()) return "Because many people like it";
@@ -286,7 +286,7 @@ class Page {
   }
 }
 
-/** Remember which control has the focus, by its key, and give it back to its successor. */
+/** Remember the key of the focused control, and focus the control that replaces it. */
 function keptFocus() {
   const key = document.activeElement?.dataset?.key;
   const index = [...$("recommendations").children].findIndex((card) => card.contains(document.activeElement));

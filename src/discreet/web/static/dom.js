@@ -1,4 +1,4 @@
-// Small helpers to build the page. Text is always text: nothing from a catalog is ever read as HTML.
+// Small helpers to build the page. Text is never parsed as HTML, wherever it comes from.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -17,7 +17,7 @@ export function el(tag, properties = {}, ...children) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** The same for parts of a drawing. */
+/** The same for SVG elements. */
 export function svg(tag, attributes = {}, ...children) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -25,24 +25,24 @@ export function svg(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** A number for people: at most three digits that matter. */
+/** A number as text, with at most three significant digits. */
 export const brief = (value) => String(Number(value.toPrecision(3)));
 
-/** A bound for people: three digits that matter, rounded up, since less would promise too much. */
+/** An upper bound as text: three significant digits, rounded up, since rounding down would promise too much. */
 export function atMost(value) {
   const unit = 10 ** (Math.floor(Math.log10(value)) - 2);
   return brief(Math.ceil(value / unit - 1e-9) * unit);
 }
 
-/** A title with at most so many letters: some catalogs have whole texts for titles. */
+/** A title, shortened: some catalogs have whole texts as titles. */
 export const clipped = (text, most = 60) => (text.length > most ? `${text.slice(0, most - 2).trimEnd()}…` : text);
 
-/** Words in a row: "a, b and c". */
+/** A list in words: "a, b and c". */
 export function listed(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
-/** A bar that is filled to a part of its width, from the left. */
+/** A bar of which a share is filled, from the left. */
 export function bar(part, className = "") {
   const filled = el("span", { className: "fill" });
   filled.style.width = `${Math.round(Math.min(Math.max(part, 0), 1) * 100)}%`;

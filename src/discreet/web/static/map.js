@@ -1,10 +1,10 @@
-// The catalog on a canvas: every item a point, near what it is like. Drag or arrow keys move it, wheel and plus zoom.
+// The catalog on a canvas: every item is a point near similar ones. Drag it or use arrow keys; wheel, + and - zoom.
 import { clipped } from "./dom.js";
 
 const SHADES = 24;
-const REACH = 16; // pixels from a point that still mean it
-const CLOSEST = 40; // times closer than the whole
-const LANDMARKS = 400; // well-known items that may be named where there is room
+const REACH = 16; // pixels from a point within which it is selected
+const CLOSEST = 40; // the largest zoom factor
+const LANDMARKS = 400; // how many well-known items may get labels where there is room
 
 export class CatalogueMap {
   constructor(canvas, label, model, onOpen) {
@@ -25,12 +25,12 @@ export class CatalogueMap {
   /** Color by these scores; ring what was rated, name what is recommended. */
   update(scores, ratings, named) {
     const order = [...scores.keys()].sort((a, b) => scores[a] - scores[b]);
-    this.shade = new Uint8Array(scores.length); // by rank: a few extreme scores must not grey out the rest
+    this.shade = new Uint8Array(scores.length); // by rank, so that a few extreme scores do not gray out the rest
     order.forEach((at, i) => (this.shade[at] = Math.floor((i / order.length) ** 2 * SHADES)));
     this.order = order;
     this.rated = [...ratings.keys()].map((item) => this.model.number(item));
     this.named = named.map((item) => this.model.number(item));
-    requestAnimationFrame(() => this.draw()); // what is read comes first
+    requestAnimationFrame(() => this.draw()); // the text is shown first
   }
 
   #resize() {
@@ -83,7 +83,7 @@ export class CatalogueMap {
     if (this.canvas.matches(":focus-visible")) this.#cross(paint, width, height);
   }
 
-  /** Titles of what is recommended and rated, then of what is well known, where they do not cover each other. */
+  /** Labels of recommended and rated items, then of well-known ones, where they do not overlap. */
   #names(paint, style, width, height) {
     paint.textBaseline = "middle";
     paint.lineJoin = "round";
@@ -116,7 +116,7 @@ export class CatalogueMap {
     paint.strokeRect(width / 2 - 9, height / 2 - 9, 18, 18);
   }
 
-  /** The item nearest to a place, if one is near enough. */
+  /** The item nearest to a position, if one is near enough. */
   #nearest(x, y, reach = REACH) {
     let found = null;
     let least = reach * reach;
@@ -128,7 +128,7 @@ export class CatalogueMap {
     return found;
   }
 
-  /** Zoom by a factor, so that what is under a place stays there. */
+  /** Zoom by a factor, keeping the point at a position fixed. */
   #zoom(factor, x = null, y = null) {
     const { width, height } = this.size;
     const before = this.view.zoom;
@@ -190,7 +190,7 @@ export class CatalogueMap {
     canvas.addEventListener(
       "wheel",
       (event) => {
-        if (!event.ctrlKey && document.activeElement !== canvas) return; // the page scrolls, until the map is meant
+        if (!event.ctrlKey && document.activeElement !== canvas) return; // scroll the page unless the map has the focus
         event.preventDefault();
         this.#zoom(2 ** (-event.deltaY / 300), ...place(event));
       },

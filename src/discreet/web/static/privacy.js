@@ -1,11 +1,11 @@
-// What is promised, to whom, and what this page does with what it is told: nothing.
+// The privacy section: what is promised, to whom, and that this page sends nothing anywhere.
 import { atMost, bar, brief, el, svg } from "./dom.js";
 import { words } from "./rating.js";
 
-/** Count what the page asks the network for from now on; tells it to `onCount`, at once and whenever it changes. */
+/** Count network requests of the page from now on; calls `onCount` at once and on every change. */
 export function watchNetwork(onCount) {
   let count = 0;
-  const ready = performance.now(); // a file that was asked for before may still arrive
+  const ready = performance.now(); // files requested earlier may still arrive
   const since = (list) => list.getEntries().filter((entry) => entry.startTime >= ready).length;
   new PerformanceObserver((list) => onCount((count += since(list)))).observe({ entryTypes: ["resource"] });
   onCount(count);
@@ -109,7 +109,7 @@ function budget({ releases }) {
   return [el("ul", { className: "reasons shares" }, ...rows)];
 }
 
-/** Releases that tell the same, as one line. */
+/** Releases that reveal the same thing, merged into one line. */
 function merged(releases) {
   const kinds = new Map();
   for (const { tells, part } of releases) {
@@ -162,7 +162,7 @@ function proof() {
   ];
 }
 
-/** How to read the curve. */
+/** An explanation of the curve. */
 function meant(metric) {
   const better = /^(rmse|mae)/.test(metric) ? "an error, so lower is better" : "higher is better";
   return `${metric} (${better}) at several budgets. A smaller epsilon is more private. The ring marks the budget of this model.`;
@@ -170,7 +170,7 @@ function meant(metric) {
 
 /** Accuracy against epsilon, on a logarithmic axis. */
 function curve({ metric, points, references }, own) {
-  const width = Math.max(280, Math.min(640, innerWidth - 90)); // so that letters keep their size
+  const width = Math.max(280, Math.min(640, innerWidth - 90)); // so that text keeps its size
   const [height, left, low] = [220, 12, 34];
   const levels = [...points.map(({ value }) => value), ...Object.values(references)];
   const [least, most] = [Math.min(...levels), Math.max(...levels)];

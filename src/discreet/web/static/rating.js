@@ -1,8 +1,8 @@
-// How a rating is given: stars, the numbers of another scale, or a heart where there are no values.
+// Controls for ratings: stars, the numbers of another scale, or a heart if there are no values.
 import { el } from "./dom.js";
 
 const STARS = 5;
-const MOST = 10; // values that are offered one by one
+const MOST = 10; // the most values that are offered one by one
 let groups = 0; // each group of radio buttons needs a name of its own
 
 /** Whether ratings are stars: from 0, a half or 1 to 5. */
@@ -17,7 +17,7 @@ export function levels({ implicit, value_range: [low, high] }) {
   return Array.from({ length: count }, (_, i) => low + ((high - low) * i) / (count - 1));
 }
 
-/** What giving a rating is called. */
+/** The label of the rating control. */
 export function words({ implicit }) {
   return implicit ? { done: "liked", one: "like", many: "likes" } : { done: "rated", one: "rating", many: "ratings" };
 }
@@ -28,26 +28,26 @@ function fixed({ value_range: [low, high] }, value) {
   return value.toFixed(Math.min(Math.max(digits, 0), 9)).replace("-", "−");
 }
 
-/** The same without zeros at the end. */
+/** The same without trailing zeros. */
 const plain = (description, value) => fixed(description, value).replace(/\.0+$|(?<=\.\d*?)0+$/, "");
 
-/** The scale, as it is said after a value. */
+/** The scale, as text after a value. */
 export function scale(description) {
   const [low, high] = description.value_range.map((end) => plain(description, end));
   return low === "0" || low === "1" || inStars(description) ? ` of ${high}` : `, from ${low} to ${high}`;
 }
 
-/** How a value is said. */
+/** A value as text. */
 export function said(description, value) {
   return description.implicit ? "liked" : plain(description, value) + scale(description);
 }
 
-/** How a value is said where there is little room. */
+/** A value as short text. */
 export function shortly(description, value) {
   return !description.implicit && scale(description).startsWith(",") ? `rated ${plain(description, value)}` : said(description, value);
 }
 
-/** The rating that is expected. */
+/** The predicted rating. */
 export function expectedRating(description, value) {
   const title = `the rating expected of you${scale(description).replace(" of", ", of")}`;
   const unit = inStars(description) ? el("small", {}, " ★") : null;

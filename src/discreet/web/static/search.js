@@ -3,14 +3,14 @@ import { el } from "./dom.js";
 
 const SHOWN = 8;
 
-/** Text that is compared: without accents and case. */
+/** Text in the form that is compared: without accents and case. */
 export const folded = (text) =>
   text
     .normalize("NFKD")
     .replace(/\p{Mn}/gu, "")
     .toLowerCase();
 
-/** Item numbers whose titles and details have every word of a query: titles that begin with it first, then the popular. */
+/** Item numbers whose titles and details have every word of a query: first titles that begin with it, then popular ones. */
 export function matches(titles, details, popularity, query, n = SHOWN) {
   const words = folded(query).split(/\s+/).filter(Boolean);
   if (!words.length) return [];
@@ -25,7 +25,7 @@ export function matches(titles, details, popularity, query, n = SHOWN) {
   return found.slice(0, n).map((entry) => entry[2]);
 }
 
-/** Make an input and a list into a search; `onChoose` gets the number of an item. */
+/** Turn an input and a list into a search box; `onChoose` gets the number of an item. */
 export function searchBox(input, list, { find, describe, onChoose }) {
   let shown = [];
   let active = -1;

@@ -1,4 +1,4 @@
-// What a user has said, kept in this browser and nowhere else.
+// A user's ratings, stored in this browser and nowhere else.
 
 /** Ratings of one site's user: a Map from the text of an item's id to {rating, at}. */
 export class History {
@@ -9,7 +9,7 @@ export class History {
     this.#key = `discreet:${name}`;
     this.storage = storage;
     this.ratings = new Map();
-    this.hidden = new Set(); // what is not to be recommended
+    this.hidden = new Set(); // items that must not be recommended
     try {
       const kept = JSON.parse(storage.getItem(this.#key) ?? "{}");
       for (const [item, rating] of kept.ratings ?? []) {
@@ -17,11 +17,11 @@ export class History {
       }
       for (const item of kept.hidden ?? []) if (typeof item === "string") this.hidden.add(item);
     } catch {
-      // A browser that forbids storage, or something that is not ours: the page works all the same, until it is closed.
+      // The browser forbids storage, or the data are not ours: the page still works, until it is closed.
     }
   }
 
-  /** Keep only what a model knows and takes. */
+  /** Keep only items that the model knows, with valid ratings. */
   restrict(accepts) {
     for (const [item, rating] of this.ratings) if (!accepts(item, rating)) this.ratings.delete(item);
     for (const item of this.hidden) if (!accepts(item, null)) this.hidden.delete(item);
@@ -33,7 +33,7 @@ export class History {
 
   /** Rate an item; null takes the rating back. */
   rate(item, rating) {
-    this.ratings.delete(String(item)); // so that what was rated last comes last
+    this.ratings.delete(String(item)); // so that the last rated item comes last
     if (rating !== null) this.ratings.set(String(item), rating);
     this.#changed();
   }
@@ -49,7 +49,7 @@ export class History {
     this.#changed();
   }
 
-  /** Everything, as the text of a file that the user may keep. */
+  /** All ratings, as the text of a file for the user. */
   toText(title) {
     const ratings = [...this.ratings].map(([item, rating]) => ({ item, title: title(item), rating }));
     return JSON.stringify({ ratings, hidden: [...this.hidden] }, null, 2) + "\n";

@@ -1,4 +1,4 @@
-// Keeps a copy of every file of this site, so that the page opens without a network. It asks for nothing else.
+// Keeps a copy of every file of this site, so that the page opens without a network. It requests nothing else.
 const OWN = `discreet-${new URL("./", self.location).pathname}-`; // another site of the same host has its own copy
 const NAME = OWN + "VERSION";
 const FILES = ["FILES"];
@@ -24,7 +24,7 @@ self.addEventListener("activate", (event) => {
 
 const isOld = (name) => name.startsWith(OWN) && name !== NAME;
 
-// The network first, so that a new model is seen at once; the copy where there is no network.
+// Network first, so that a new model is seen at once; the copy without a network.
 self.addEventListener("fetch", (event) => {
   if (event.request.method !== "GET") return;
   event.respondWith(

@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, until someone chooses.
+// Light or dark: the system's setting, until the user chooses.
 const KEY = "discreet:theme";
 
 export function setUpTheme(button) {

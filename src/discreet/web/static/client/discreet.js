@@ -17,7 +17,7 @@ export { ModelError };
 
 export const FORMAT = "discreet-web";
 export const VERSION = 2;
-const TOLERANCE = 1e-5; // of scores, relative to the range of values
+const TOLERANCE = 1e-5; // largest difference of scores, relative to the range of values
 
 /** An item that the model does not know, or a rating that cannot be one. */
 export class HistoryError extends Error {}
@@ -54,13 +54,13 @@ export class Model {
     return model;
   }
 
-  /** From what the three files hold; `Model.load` is the way to get them. */
+  /** From the content of the three files; use `Model.load` to get one. */
   constructor(description, buffer, items) {
-    /** What model.json says: title, value_range, implicit, privacy, loss, tradeoff and more. */
+    /** The content of model.json: title, value_range, implicit, privacy, loss, tradeoff and more. */
     this.description = description;
-    /** Item ids, in their own type. Everywhere an item is asked for, its text will do. */
+    /** Item ids, in their own type. Methods accept an id's text, too. */
     this.ids = items.ids;
-    /** What people call the items, or null. */
+    /** The items' titles, or null. */
     this.titles = items.titles;
     /** Other public columns of the catalog, by name. */
     this.columns = items.columns;
@@ -75,20 +75,20 @@ export class Model {
     }
   }
 
-  /** The number of an item, its place in `ids`. */
+  /** The number of an item: its position in `ids`. */
   number(item) {
     const number = this.numbers.get(String(item));
     if (number === undefined) throw new HistoryError(`the model does not know the item ${item}`);
     return number;
   }
 
-  /** What an item is called. */
+  /** The title of an item. */
   title(item) {
     return this.titles?.[this.number(item)] ?? `Item ${item}`;
   }
 
   /**
-   * The user's own offset and vector, behind `predict`. They describe the user: keep them where the history is.
+   * The user's own offset and vector, behind `predict`. They describe the user: keep them as private as the history.
    * @returns {{offset: number, vector: Float64Array}}
    */
   foldIn(history) {
@@ -108,8 +108,8 @@ export class Model {
   /**
    * The n best items, best first.
    * @param {object} options
-   * @param {number} [options.n] how many.
-   * @param {boolean} [options.excludeSeen] leave out what is in the history.
+   * @param {number} [options.n] how many items.
+   * @param {boolean} [options.excludeSeen] leave out items in the history.
    * @param {Iterable} [options.allow] only these items.
    * @param {Iterable} [options.deny] never these items.
    * @returns {{item: any, title: string, score: number}[]}
@@ -119,7 +119,7 @@ export class Model {
     return this.#named(this.#best(this.#scores(seen), { n, seen: excludeSeen ? seen : [], allow, deny }));
   }
 
-  /** The rating that each item would get, within the range of values; a score if the model predicts no ratings. */
+  /** The predicted rating of each item, within the range of values; a score if the model predicts no ratings. */
   predict(history, items) {
     const {
       predicts_ratings: clip,
@@ -132,7 +132,7 @@ export class Model {
     });
   }
 
-  /** Items that are like another, by the cosine of their vectors; by popularity if it has none. */
+  /** Items similar to another one, by the cosine of their vectors; by popularity if it has no vector. */
   similarItems(item, n = 10) {
     const at = this.number(item);
     const { columns, popularity } = this.arrays;
@@ -147,7 +147,7 @@ export class Model {
       if (own === 0) return popularity[row];
       let sum = 0;
       for (let k = from; k < to; k++) sum += columns[row * this.rank + k] * columns[at * this.rank + k];
-      if (to - from === 1) return sum; // every cosine is 1 or -1
+      if (to - from === 1) return sum; // all cosines are 1 or -1
       const length = lengths(row);
       return length > 0 ? sum / (length * own) : 0;
     });
@@ -156,7 +156,7 @@ export class Model {
   }
 
   /**
-   * What each item of a history adds to the score of an item; the contributions and the baseline add up to it.
+   * The contribution of each item of a history to the score of an item; with the baseline, they sum to the score.
    * @returns {{item: any, score: number, baseline: number, contributions: {item, title, rating, adds}[]}}
    */
   explain(history, item) {
@@ -174,7 +174,7 @@ export class Model {
     return { item: this.ids[at], score: baseline + adds.reduce((sum, part) => sum + part, 0), baseline, contributions };
   }
 
-  /** Compute the scores and predictions that came with the model; throws if this machine gets others. */
+  /** Compute the scores and predictions that came with the model; throws if they differ on this machine. */
   check() {
     const {
       value_range: [low, high],

@@ -1,10 +1,10 @@
-// The files of a model: fetching them, and finding out whether they are whole.
+// The files of a model: fetch them, and check that they are complete.
 import { decoded } from "./linalg.js";
 
-/** What is wrong with a model that cannot be used; the message says it to a person. */
+/** The error for a model that cannot be used, with a message for people. */
 export class ModelError extends Error {}
 
-/** The content of a file that a server has. */
+/** The content of a file, from a server. */
 export async function read(get, url) {
   const name = url.pathname.split("/").pop();
   let answer;
@@ -17,7 +17,7 @@ export async function read(get, url) {
   return answer.arrayBuffer();
 }
 
-/** What a file of JSON says. */
+/** The content of a JSON file. */
 export function parsed(name, buffer) {
   try {
     return JSON.parse(new TextDecoder().decode(buffer));
@@ -26,7 +26,7 @@ export function parsed(name, buffer) {
   }
 }
 
-/** Compare a file with what model.json says of it: its size, and where the browser lets us (https), its digest. */
+/** Compare a file with model.json: its size and, where browsers allow it (https), its digest. */
 export async function requireUnchanged(name, buffer, entry) {
   const changed = new ModelError(`${name} is not the file that was exported; export the model again`);
   if (buffer.byteLength !== entry?.size) throw changed;
@@ -45,7 +45,7 @@ export function unpacked(buffer, entries) {
   return arrays;
 }
 
-/** Numbers of an int8 table: steps times a factor for the row and one for the column. */
+/** The numbers of an int8 table: steps times the factors of row and column. */
 function scaled(steps, [, k], rows, columns) {
   return Float32Array.from(steps, (step, at) => step * rows[Math.floor(at / k)] * columns[at % k]);
 }

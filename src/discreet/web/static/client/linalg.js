@@ -1,4 +1,4 @@
-// The little linear algebra that folding one user in takes. Matrices are row-major, numbers are doubles.
+// The linear algebra for folding in one user. Matrices are row-major, numbers are doubles.
 
 /** Solve A x = b for a symmetric positive definite A of size n x n, by Cholesky. A is overwritten. */
 export function solve(A, b, n) {
@@ -35,9 +35,9 @@ export function dot(table, row, vector, k) {
   return sum;
 }
 
-/** The places of the n largest scores, largest first; of equal ones the earlier. Minus infinity never counts. */
+/** The positions of the n largest scores, largest first; ties go to the earlier one. Minus infinity is left out. */
 export function best(scores, n) {
-  const heap = []; // of places; the worst of those kept is on top
+  const heap = []; // positions, with the worst of those kept on top
   const worse = (a, b) => scores[a] < scores[b] || (scores[a] === scores[b] && a > b);
   const sink = (at) => {
     for (;;) {
@@ -63,7 +63,7 @@ export function best(scores, n) {
   return heap.sort((a, b) => scores[b] - scores[a] || a - b);
 }
 
-/** Numbers of a stored array as the client computes with them; `entry` is what the model's description says of it. */
+/** Numbers of a stored array as the client computes with them; `entry` is its description in model.json. */
 export function decoded(buffer, entry) {
   const length = entry.shape.reduce((product, size) => product * size, 1);
   switch (entry.dtype) {
@@ -80,7 +80,7 @@ export function decoded(buffer, entry) {
   }
 }
 
-let halves; // every number of 16 bits, made once
+let halves; // a table of all 16-bit numbers, made once
 
 function fromHalf(bits) {
   if (!halves) {

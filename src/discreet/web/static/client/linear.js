@@ -18,7 +18,7 @@ export class Linear {
     return { offset, vector };
   }
 
-  /** A rating counts by itself, and by its share in the offset. */
+  /** A rating contributes directly, and through its share in the offset. */
   contributions(rows, at) {
     const { amounts, share, scale } = this.#shares(rows);
     const aimed = this.arrays.columns.subarray(at * this.rank, (at + 1) * this.rank);
@@ -27,7 +27,7 @@ export class Linear {
     return amounts.map((amount, i) => amount * (loads[i] + rest));
   }
 
-  /** How much each item of a history counts; the part of that in the offset; what the vector is multiplied by. */
+  /** The amount of each item in a history, its factor in the offset, and the factor of the vector. */
   #shares(rows) {
     const { damping, spread } = this.settings;
     const n = Math.max(rows.length + (damping ?? 0), 1);
@@ -38,7 +38,7 @@ export class Linear {
     };
   }
 
-  /** Weights of the items, times what their ratings say: of length 1 together, or 0 if none of them counts. */
+  /** Weights of the items, times the grades of their ratings, scaled to norm 1, or 0 if no item counts. */
   #weighed(rows) {
     const grade = this.#grading(rows);
     const weights = rows.map(([number, rating]) => this.arrays.weights[number] * grade(rating));
@@ -46,7 +46,7 @@ export class Linear {
     return weights.map((weight) => (length > 0 ? weight / length : 0));
   }
 
-  /** How much more an item counts the higher it is rated, about the person's own shrunken mean: Grading in Python. */
+  /** Grades of ratings, relative to the person's own shrunken mean: Grading in Python. */
   #grading(rows) {
     const { grading } = this.settings;
     if (!grading) return () => 1;

@@ -1,6 +1,6 @@
-// What losses ask of a fit.
+// The targets of regressions for different losses.
 
-/** What a regression is to fit at a rating, after the last one fitted some value; a squared loss (null): the rating. */
+/** The target of a regression for a rating, given the previous fit; for the squared loss (null), the rating. */
 export function target(loss, rating, fitted, expected) {
   if (!loss) return rating;
   if (loss.name === "bits") {
@@ -12,18 +12,18 @@ export function target(loss, rating, fitted, expected) {
   return fitted - logistic(about, loss.width) * about + rating - loss.centre;
 }
 
-/** tanh(s) / s, s = 2 y / width: what y is multiplied by in the derivative of a logistic loss. */
+/** tanh(s) / s, s = 2 y / width: the factor of y in the derivative of the logistic loss. */
 export function logistic(y, width) {
   const s = (2 * y) / width;
   return Math.abs(s) < 1e-4 ? 1 : Math.tanh(s) / s;
 }
 
-/** (log h)'(x), where h(x) is the probability of a bit that a fitted x means. */
+/** (log h)'(x), where h(x) is the probability that a bit is 1. */
 function steepness({ link, sigma }, x) {
   return link === "logistic" ? 1 / (1 + Math.exp(x)) : mills(x / sigma) / sigma;
 }
 
-/** The normal density over the distribution function. */
+/** The normal density divided by the distribution function. */
 function mills(z) {
   const tail = scaled(Math.abs(z) / Math.SQRT2); // exp(z^2 / 2) times twice the smaller of Phi(z), Phi(-z)
   const bell = Math.sqrt(2 / Math.PI);

@@ -16,7 +16,7 @@ class FrankWolfe {
     return fitted.map((y) => (width === null ? 1 : logistic(y, width)));
   }
 
-  /** What each step did to a person's row. */
+  /** The effect of each step on a person's row. */
   #replayed(rows, values) {
     const { bound } = this;
     let fitted = values.map(() => 0);
@@ -40,7 +40,7 @@ class FrankWolfe {
     return vector;
   }
 
-  /** Scalings and slopes are taken as they turned out; the derivatives of the score then run back through the steps. */
+  /** With scalings and slopes held fixed, backpropagate the derivatives of the score through the steps. */
   contributions(rows, { parts, scale, values }, aim) {
     let byFitted = values.map(() => 0);
     let byRating = values.map(() => 0);
@@ -57,13 +57,13 @@ class FrankWolfe {
   }
 }
 
-/** Steps z = y - eta P(y - x), y = z V diag(gains) V^T, of which a person keeps their coefficients on V. */
+/** Steps z = y - eta P(y - x), y = z V diag(gains) V^T, for which a person keeps their coefficients on V. */
 class Descent {
   constructor({ steps }, arrays) {
     Object.assign(this, { steps, arrays });
   }
 
-  /** What is public of each step, on a person's own items; and how far they go after it. */
+  /** The public part of each step, on a person's own items, and the step size after it. */
   #steps(rows) {
     const { ranks, gains, room, size } = this.steps;
     const { columns, steps, transitions } = this.arrays;
@@ -97,7 +97,7 @@ class Descent {
     return own;
   }
 
-  /** The score is a sum over the centered ratings: what each is multiplied by runs back through the steps. */
+  /** The score is linear in the centered ratings; backpropagate their factors through the steps. */
   contributions(rows, { parts, about }, aim) {
     const steps = this.#steps(rows);
     let aimed = Array.from(aim);
@@ -144,12 +144,12 @@ export class Replay {
     return this.#steps.contributions(rows, this.#prepared(rows), aim);
   }
 
-  /** A person's row: their ratings about their own mean, scaled to be no longer than a bound. */
+  /** A person's row: deviations from their own mean, scaled to a norm of at most a bound. */
   #prepared(rows) {
     const { centre, shrinkage, row_norm: bound } = this.settings;
     const about = rows.map(([, rating]) => rating - centre);
     const share = shrinkage === null ? 0 : 1 / Math.max(rows.length + shrinkage, 1);
-    const parts = about.map((value) => value * share); // of each rating, in the offset
+    const parts = about.map((value) => value * share); // each rating's part of the offset
     const offset = total(parts);
     const centered = about.map((value) => value - offset);
     const scale = bound / Math.max(length(centered), bound);

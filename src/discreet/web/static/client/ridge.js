@@ -13,7 +13,7 @@ export class Ridge {
     return { offset, vector };
   }
 
-  /** Targets are taken as they turned out for the whole history. */
+  /** Targets are held fixed at those for the whole history. */
   contributions(rows, at) {
     const { frequent } = this.arrays;
     if (frequent && !frequent[at]) return this.settings.own_mean ? this.#means(rows) : rows.map(() => 0);
@@ -28,12 +28,12 @@ export class Ridge {
     return frequent ? rows.filter(([number]) => frequent[number]) : rows;
   }
 
-  /** What each rating adds to the person's own mean, which is the score of items that are not frequent. */
+  /** Each rating's contribution to the person's own mean, which is the score of items that are not frequent. */
   #means(rows) {
     return rows.map(([number, rating]) => (rating - this.arrays.base[number]) / rows.length);
   }
 
-  /** The last of several regressions, each of targets that the loss and the fit of the one before set. */
+  /** The last of several regressions, whose targets follow from the loss and the previous fit. */
   #fitted(rows) {
     const { loss, rounds } = this.settings;
     const { base, columns } = this.arrays;
@@ -48,7 +48,7 @@ export class Ridge {
     return { found, targets };
   }
 
-  /** X^T X + gram + penalties, where X has the first k columns times a factor, and ones in front for an offset. */
+  /** X^T X + gram + penalties, where X has the first k columns times a factor, after a column of ones for an offset. */
   #system(rows, k, factor) {
     const { penalty, offset_penalty: onOffset } = this.settings;
     const { columns, gram } = this.arrays;
@@ -75,7 +75,7 @@ export class Ridge {
     return { A, X, n, first };
   }
 
-  /** What a vector is pulled to: the mean of the priors of the items, and of some zeros. */
+  /** The prior mean of a vector: the mean of the items' priors and of some zeros. */
   #center(rows) {
     const { prior } = this.arrays;
     const count = rows.length + this.settings.prior_count;
@@ -102,7 +102,7 @@ export class Ridge {
     return { offset: first ? w[0] : 0, vector };
   }
 
-  /** What each target t adds to the score of an item: base + x . A^-1 X^T (t - base), and its part in the prior. */
+  /** The contribution of each target t to the score of an item: base + x . A^-1 X^T (t - base), and the prior part. */
   #explained(rows, targets, at) {
     const { base, columns, prior } = this.arrays;
     const k = this.width;
@@ -115,7 +115,7 @@ export class Ridge {
     const weights = rows.map((_, i) => dot(X, i, found, n));
     const adds = rows.map(([number], i) => weights[i] * (targets[i] - base[number]));
     if (!prior) return adds;
-    const left = aimed.slice(first); // of the item's own vector, what the ratings do not speak for
+    const left = aimed.slice(first); // the part of the item's own vector that the ratings do not explain
     weights.forEach((weight, i) => {
       for (let c = 0; c < k; c++) left[c] -= weight * X[i * n + first + c];
     });

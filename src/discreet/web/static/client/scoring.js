@@ -1,5 +1,5 @@
-// Scores of one person: their own offset and vector, from their history and the public arrays of a model. It is what
-// discreet.web.scoring and discreet.models.fold_in do in Python. A history is an array of [item number, rating].
+// Scores of one person, from their history, an array of [item number, rating], and the public arrays of a model: the
+// counterpart of discreet.web.scoring and discreet.models.fold_in in Python.
 import { ModelError } from "./files.js";
 import { dot } from "./linalg.js";
 import { Linear } from "./linear.js";
@@ -11,7 +11,7 @@ const KINDS = new Map([
   ["linear", Linear],
   ["replay", Replay],
 ]);
-const RATINGS = "ratings."; // begins the names of arrays that are only for predictions
+const RATINGS = "ratings."; // prefix of the arrays that are only for predictions
 
 /** One way to fold a person in, with its arrays: columns, base, and what its kind needs. */
 class FoldIn {
@@ -30,12 +30,12 @@ class FoldIn {
     return rows.length ? this.#kind.foldIn(rows) : { offset: 0, vector: new Float64Array(this.rank) };
   }
 
-  /** What is expected of an item, by its number, from a person's offset and vector. */
+  /** The predicted value of an item, by its number, from a person's offset and vector. */
   expected({ offset, vector }, base = this.arrays.base) {
     return (at) => base[at] + offset + dot(this.arrays.columns, at, vector, this.rank);
   }
 
-  /** What each rating adds to what is expected of an item; they and `base` add up to it. */
+  /** The contribution of each rating to the predicted value of an item; with `base`, they sum to it. */
   contributions(rows, at) {
     return rows.length ? this.#kind.contributions(rows, at) : [];
   }
@@ -54,7 +54,7 @@ export class Scoring {
     this.ratings = settings.ratings ? new FoldIn(settings.ratings, within(arrays, RATINGS)) : this.lists;
   }
 
-  /** The prediction of each item, by its number; not cut to the range of values. */
+  /** The prediction of each item, by its number; not clipped to the range of values. */
   predictions(rows) {
     return this.ratings.expected(this.ratings.person(rows));
   }
@@ -77,7 +77,7 @@ export class Scoring {
     return rows.length ? this.arrays.base : this.arrays.cold;
   }
 
-  /** What is subtracted from the score of an item that is not well known: `caution` standard deviations. */
+  /** The amount subtracted from an item's score for its uncertainty: `caution` standard deviations. */
   #deduction({ vector }) {
     const { caution } = this.settings;
     const { variance } = this.arrays;
