@@ -88,7 +88,7 @@ def select_items(
     Args:
         table: Interactions, read with items="private".
         epsilon: What the choice may cost.
-        delta: The delta of that cost. Half of it bounds the probability that any item of a single person is chosen.
+        delta: The delta of that cost. Half of it bounds the chance that any item is chosen that only one person has.
         ledger: Where the cost is recorded; by default a ledger of its own. A ledger with a budget must have been
             opened with a `threshold_delta`.
         adjacency: "add-remove" or "replace".

@@ -97,7 +97,7 @@ class TwoValued(EntryStatistic):
 
 @dataclass(frozen=True)
 class LinearPerturbation(EntryStatistic):
-    """The random linear term of an objective. It is pure noise and stays secret; the optimum is released.
+    """The random linear term of an objective. It is only noise, which stays secret; the optimum is released.
 
     Releasing the exact optimum is as private as releasing the objective's derivatives with this noise, which a flip
     moves by `change`, except for the ratio of second derivatives, which costs `extra` of epsilon for each entry.
@@ -210,7 +210,7 @@ def duality_gap(matrix: Array, gradient: Array, dual: Array, radius: float, alph
 
 
 def matrix_noise(cost: Cost, distance: float, size: int) -> tuple[Grid, float, L2Laplace | Gaussian]:
-    """The grid, sensitivity and noise, for a given cost, of a matrix that differs by `distance` between neighbors.
+    """The grid, sensitivity and noise, for a cost, of a matrix that neighbors move by at most `distance`.
 
     A Gaussian cost pays for Gaussian noise, a pure cost for noise N with density exp(-epsilon |N| / distance).
     """

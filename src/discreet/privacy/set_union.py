@@ -42,7 +42,7 @@ class Threshold:
     """A threshold that the noisy weight of an item must reach for the item to become public.
 
     Attributes:
-        delta: The largest probability that an item passes that only one person has.
+        delta: The largest probability that any item passes that only one person has.
         most: How many items each user gives weight to, at most.
     """
 
