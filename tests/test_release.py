@@ -70,3 +70,10 @@ def test_every_supported_python_is_tested() -> None:
     named = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
     assert len(named) > 3
     assert workflow["jobs"]["newest"]["strategy"]["matrix"]["python"] == named
+
+
+def test_the_tests_that_are_named_exist() -> None:
+    files = [ROOT / "Makefile", *GITHUB["github-workflows"]]
+    named = {path for file in files for path in re.findall(r"\btests/[\w/.]+", file.read_text(encoding="utf-8"))}
+    assert len(named) > 10
+    assert not [path for path in named if not (ROOT / path.rstrip(".")).exists()]
