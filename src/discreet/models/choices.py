@@ -43,7 +43,6 @@ SECOND_MOMENT, POWER_STEP = "second moment of histories", "power step of histori
 LABELS = (SECOND_MOMENT, POWER_STEP)
 STEP_SHARE = 0.4  # the power step's share of the budget of both releases
 LEAST_POPULARITY = 1.2  # the least popularity in the power step, in units of the norm of a row's noise
-MOST_DENSE = 1000  # up to this many items of a second moment, users' rows are dense even if they have few items
 MOST_CELLS = 1 << 25  # the most numbers in a power step
 
 
@@ -169,9 +168,8 @@ def learn_choices(
         nothing = Noisy(np.zeros((0, 0)), std)
         return Choices(popularity, chosen, Spectrum.nothing(chosen), nothing, np.zeros(0, np.int64), described, liked)
     n = len(chosen.items)
-    sparse = not chosen.dense and n > MOST_DENSE
-    statistic = GramSum(n, 1.0, few=sparse)
-    if sparse:
+    statistic = GramSum(n, 1.0, few=chosen.sparse)
+    if chosen.sparse:
         # Rows stay sparse: the common taste is removed from the sum. In long histories it would be most of a row.
         some = _on(chosen, users(DENSE_CELLS // n))
         own = weights(chosen.weights[chosen.items], rated=True)

@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from discreet.engine.batches import FOLDS
 from discreet.models.eigen import frequent_items, standing_out, standing_out_of_chance
 from discreet.models.shrinkage import regression, shrunk
-from discreet.privacy.releaser import Noisy, noise_edge
+from discreet.privacy.releaser import Noisy, clear_of, edge_of_rows, noise_edge
 from discreet.typing import Array
 
 EXPONENT = 0.3  # users weigh their items by popularity^-EXPONENT
@@ -32,6 +32,7 @@ COMMON_TASTE = 0.05  # weight of the common taste, in addition to what a history
 COLUMNS = 16  # columns of random vectors
 LIST = 20  # length of lists
 USERS = 64  # simulated users
+MOST_DENSE = 1000  # up to this many items of a second moment, users' rows are dense even if they have few items
 HALVINGS = 20  # steps of bisection
 
 
@@ -98,6 +99,25 @@ class Chosen:
         return len(self.items) - m * float(ndtr(-least / popularity.std)) >= min(2 * LIST, m / 2, most / 2)
 
     @property
+    def energy(self) -> Array:
+        """The sum over users of their squared weights of each item, up to a factor; 0 for items outside J."""
+        return np.asarray(self.popularity * self.weights**2)
+
+    @property
+    def self_counts(self) -> float:
+        """About the largest eigenvalue that remains of self-counts when a second moment's diagonal is left out.
+
+        A user whose only item in J is j has the residual P e_j, up to a factor, where P projects out p. The diagonal
+        of its square lacks about 2 p_j^2 of the whole.
+        """
+        return float((2 * self.popularity * self.common**2)[self.items].max())
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows of the second moment are weights, not residuals."""
+        return not self.dense and len(self.items) > MOST_DENSE
+
+    @property
     def dense(self) -> bool:
         """Whether J has a large share of all choices. Otherwise there is more to learn about the other items."""
         return self.covered >= COVERED
@@ -137,17 +157,47 @@ class Directions:
         n_users = max(float(np.trace(release.values)), 1.0)
         typical_length = max(chosen.total / n_users, 1.0) ** 2
         left_out = min(1.0, SHORT_HISTORY / typical_length) if chosen.dense else 1.0
-        matrix = release.values.copy()
-        matrix[np.diag_indices(n)] *= 1 - left_out
-        p = chosen.common[chosen.items]
+        matrix, p = release.values.copy(), chosen.common[chosen.items]
+        edge = float(noise_edge(release.std, n))
+        own = np.diag(matrix)
+        # Below the noise they are left in: they favor directions of popular items, which are more likely to be real.
+        if not chosen.sparse and chosen.self_counts > edge:
+            own = _self_counts(own, p)
+        matrix[np.diag_indices(n)] -= left_out * own
         image = matrix @ p
         matrix += (p @ image) * np.outer(p, p) - np.outer(p, image) - np.outer(image, p)
-        edge = float(noise_edge(release.std, n))
         # A few rare pairs are far more frequent than others, so sampling variation has no edge there.
         found = standing_out_of_chance if chosen.dense else standing_out
         values, cosines, vectors = found(matrix, edge, MOST_DIRECTIONS)
+        if not chosen.dense and not _beyond_chance(release, chosen, values):
+            values, cosines, vectors = values[:0], cosines[:0], vectors[:, :0]
         squares = values + left_out * np.maximum(np.diag(release.values) @ vectors**2, 0)
         return cls(vectors, values, cosines, squares, n_users, typical_length)
+
+
+def _beyond_chance(release: Noisy, chosen: Chosen, values: Array) -> bool:
+    """Whether any of these eigenvalues is larger than if users chose the items of J independently.
+
+    This edge cannot tell which directions are taste, because weaker ones often are. But if no eigenvalue is above it,
+    all of them are taken to be chance. With D_j for the sum of users' squared weights of item j, the variance of a pair
+    of items is at most D_j D_l / (sum of D).
+    """
+    n, energy = len(chosen.items), chosen.energy[chosen.items]
+    shares = energy / energy.sum()
+    variance = max(float(np.trace(release.values)), 1.0) * shares * (1 - shares)
+    edge, noise = edge_of_rows(variance + n * release.std**2 / 2), float(noise_edge(release.std, n))
+    return bool((values + noise**2 / (4 * values) > clear_of(edge, n)).any())
+
+
+def _self_counts(diagonal: Array, p: Array) -> Array:
+    """The d for which P diag(d) P has this diagonal, where P projects out p.
+
+    Users' residuals have no p, which spreads the counts of items with themselves beyond the diagonal. In short
+    histories these would look like a direction of the most popular items.
+    """
+    squares, rest = p**2, np.maximum(1 - 2 * p**2, 0.1)  # 0 only if one item has half of the common taste
+    along = float(squares @ (diagonal / rest)) / (1 + float(squares @ (squares / rest)))
+    return np.asarray((diagonal - squares * along) / rest)
 
 
 @dataclass(frozen=True)
@@ -225,8 +275,7 @@ def after_power_step(step: Noisy, directions: Directions, chosen: Chosen, wide: 
     others, n_users = 1 - 1 / FOLDS, directions.n_users
     length = math.sqrt(others * float(directions.squares.sum()) / n_users)
     # The share of J in J2, by users' squared weights.
-    energy = wide.popularity * wide.weights**2
-    part = float(energy[chosen.items].sum() / energy.sum())
+    part = float(wide.energy[chosen.items].sum() / wide.energy.sum())
     squares = (found**2).sum(axis=0)
     some = squares > 0
     variances = part * scale * length / (others * n_users) * squares

@@ -11,9 +11,10 @@ from discreet.errors import DataError
 from discreet.models.als.contributions import EXTENSION, GRAM, POPULARITY, STEP, settings
 from discreet.models.base import Model
 from discreet.models.choices import LABELS
+from discreet.models.liked import Liked
 from discreet.testing import ModelConformance
 from tests.models.als.test_model import DELTA, seeded
-from tests.models.replay import replay
+from tests.models.replay import moved, record, replay
 
 
 class TestDPALSWithLists(ModelConformance):
@@ -113,10 +114,10 @@ def test_where_no_taste_is_found_other_lines_release_popularity(monkeypatch: Any
         return fits[-1]
 
     other = few(("x", 1, 5.0)) if adjacency == "replace" else few()
-    moved = replay(monkeypatch, make, few(("x", 0, 5.0)), other, adjacency=adjacency)
+    found = replay(monkeypatch, make, few(("x", 0, 5.0)), other, adjacency=adjacency)
     lines = {GRAM, STEP} if n_items == 100 else {GRAM, STEP, EXTENSION}
-    assert max(moved.values()) <= 1
-    assert min(moved[label] for label in {*lines, *LABELS, POPULARITY}) >= 0.95, moved
+    assert max(found.values()) <= 1
+    assert min(found[label] for label in {*lines, *LABELS, POPULARITY}) >= 0.95, found
     certificate = fits[0].statement().certificate
     releases = certificate["releases"][5:]  # the last of the others is another release of biases
     assert all(release.get("what") == POPULARITY for release in releases)
@@ -127,6 +128,33 @@ def test_where_no_taste_is_found_other_lines_release_popularity(monkeypatch: Any
     assert np.isfinite(model.predict({0: 5.0, 1: 2.0}, [3, 4])).all()
     model.fit_more(few(), seeded(3.0, adjacency=adjacency), epsilon=3.0)
     assert np.isfinite(model.predict({0: 5.0, 1: 2.0}, [3, 4])).all()
+
+
+@pytest.mark.parametrize("n_items", [100, 600])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_lines_that_release_graded_popularity_move_by_their_bound_and_no_more(
+    monkeypatch: Any, adjacency: Any, n_items: int
+) -> None:
+    """Someone who likes one of two items moves that one further, and both together by all of the sensitivity."""
+    monkeypatch.setattr(Liked, "gains_from_grades", lambda self, std: True)
+    rows = [(f"user {user}", (user + at) % n_items, 1.0 + at) for user in range(20) for at in range(5)]
+
+    def fit(ledger: discreet.Ledger, *person: tuple[str, int, float]) -> discreet.DPALS:
+        data = discreet.read([*rows, *person], items=range(n_items), value_range=(1, 5))
+        model = discreet.DPALS(epsilon=3, delta=DELTA, adjacency=adjacency, n_users_hint=100_000, objective="both")
+        return model.fit(data, ledger=ledger)
+
+    one, other = ([("x", item, 5.0), ("x", item + 1, 1.0)] for item in (0, 2))
+    given = other if adjacency == "replace" else []
+    first = record(monkeypatch, lambda ledger: fit(ledger, *one), None, adjacency=adjacency)
+    second = record(monkeypatch, lambda ledger: fit(ledger, *given), first.answers, adjacency=adjacency)
+    found, lines = moved(first, second), {GRAM, STEP, *LABELS, *[EXTENSION] * (n_items > 400)}
+    assert max(found.values()) <= 1
+    assert min(found[label] for label in lines) >= 0.95, found
+    releases = zip(first.labels, first.statistics, second.statistics, strict=True)
+    changes = [one - other for label, one, other in releases if label in lines]
+    assert len(changes) > len(lines)
+    assert all(change[0] > 2 * change[1] >= 0 for change in changes)
 
 
 def test_new_items_and_lost_ones(split: Any, tmp_path: Any) -> None:

@@ -411,6 +411,6 @@ def test_exploring_changes_nothing_among_the_items_that_are_known() -> None:
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 def test_sparse_rows_reach_their_bounds_and_no_more(monkeypatch: Any, adjacency: str) -> None:
     """Rows of large catalogs stay sparse: the same releases, of histories with the common taste."""
-    monkeypatch.setattr("discreet.models.choices.MOST_DENSE", 0)
+    monkeypatch.setattr("discreet.models.taste.MOST_DENSE", 0)
     findings = designed(shipped()[f"DPSVD with a power step, {adjacency}"])[1]
     assert not [found.words for found in findings if not found.ok and found.check != "whole claim"]
