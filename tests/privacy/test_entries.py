@@ -14,6 +14,7 @@ from discreet.privacy import Gaussian, L2Laplace, Laplace, Ledger, Plan, Planned
 from discreet.privacy.entries import (
     AsPrinted,
     Bits,
+    ItemCounts,
     LinearPerturbation,
     Minimizer,
     PerturbedMinimizer,
@@ -70,9 +71,24 @@ def test_the_sensitivities_are_reached() -> None:
         for noise in (Laplace(0.5), Gaussian(3.0)):
             bits = TwoValued(1.0, 0.0, 1.0, entries)
             assert apart(bits, some, zeros, noise) == pytest.approx(bits.sensitivity("flip", noise))
+        counts = ItemCounts(np.arange(N) % 3, 4, entries)
+        assert apart(counts, some, zeros, Laplace(0.5)) == counts.sensitivity("flip", Laplace(0.5)) == entries
         coins = RandomizedResponse(1.0)
         assert apart(Bits(entries), some, zeros, coins) == Bits(entries).sensitivity("flip", coins) == entries
     assert TwoValued(ones, zeros - 5, 1.0, 1, -20).integers(zeros, Gaussian(1.0)).values.max() == 0  # 1 less than 1
+
+
+@given(bits_of, bits_of, st.lists(st.integers(0, 3), min_size=N, max_size=N), st.floats(1e-9, 1e12))
+def test_counts_move_by_no_more_than_bits_do(bits: Any, others: Any, items: Any, scale: float) -> None:
+    """Also where there is so little noise that a count does not fit in its units: it is cut, which moves it no more."""
+    flipped = sum((a > 0) != (b > 0) for a, b in zip(bits, others, strict=True))
+    counts, noise = ItemCounts(np.array(items), 4, max(flipped, 1)), Laplace(scale)
+    assert apart(counts, bits, others, noise) <= counts.sensitivity("flip", noise)
+    units = counts.integers(np.array(bits), noise)
+    one = int(units.grid.units(1.0))
+    assert one >= 1
+    expected = np.bincount(np.array(items)[np.array(bits) > 0], minlength=4)
+    assert units.values.tolist() == [min(int(count), (1 << 52) // one) * one for count in expected]
 
 
 def test_a_linear_perturbation_is_noise_alone() -> None:
@@ -84,9 +100,10 @@ def test_a_linear_perturbation_is_noise_alone() -> None:
 
 
 def test_what_has_no_proof_is_refused() -> None:
-    statistics = [Bits(1), TwoValued(1.0, 0.0, 1.0, 1), LinearPerturbation(1, 1.0, 1)]
-    fit = [RandomizedResponse(1.0), Laplace(1.0), Laplace(1.0)]
-    wrong = [Gaussian(1.0), L2Laplace(1.0), Gaussian(1.0)]
+    counts = ItemCounts(np.zeros(1, int), 1, 1)
+    statistics = [Bits(1), TwoValued(1.0, 0.0, 1.0, 1), counts, LinearPerturbation(1, 1.0, 1)]
+    fit = [RandomizedResponse(1.0), Laplace(1.0), Laplace(1.0), Laplace(1.0)]
+    wrong = [Gaussian(1.0), L2Laplace(1.0), Gaussian(1.0), Gaussian(1.0)]
     for statistic, right, other in zip(statistics, fit, wrong, strict=True):
         for adjacency in ("add-remove", "replace", "swap"):
             with pytest.raises(PrivacyError, match="adjacency"):

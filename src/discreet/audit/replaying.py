@@ -88,10 +88,10 @@ class Release:
 
     @property
     def scale(self) -> float:
-        """The scale of the noise: a standard deviation, Laplace's scale, or 1 for randomized response."""
+        """The scale of the noise: a standard deviation, Laplace's scale, or 1 / epsilon of one bit that is flipped."""
         if isinstance(self.noise, Gaussian):
             return self.noise.std
-        return self.noise.scale if isinstance(self.noise, Laplace | L2Laplace) else 1.0
+        return self.noise.scale if isinstance(self.noise, Laplace | L2Laplace) else 1 / self.noise.bit_epsilon
 
     @property
     def cost(self) -> Cost:

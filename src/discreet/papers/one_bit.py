@@ -66,8 +66,8 @@ class Watched(OneBit):
 
 
 def watched(ratings: Interactions, seed: int, **params: Any) -> Watched:
-    """A model fitted with seeded noise."""
-    model = Watched(**params)
+    """A model fitted with seeded noise. As in the paper, mechanisms have all of epsilon: no counts are released."""
+    model = Watched(**{"counts": False, **params})
     model.seed = seed
     return cast(Watched, fitted(model, ratings))
 

@@ -95,6 +95,27 @@ class TwoValued(EntryStatistic):
         return GridArray(chosen.astype(np.int64), grid)
 
 
+@dataclass(frozen=True, eq=False)
+class ItemCounts(EntryStatistic):
+    """How many bits of each item are 1."""
+
+    noises = (Laplace,)
+    items: Array  # of each entry
+    n_items: Count
+    entries: Count  # how many bits may differ
+
+    def moved(self, noise: Laplace) -> float:
+        """A bit that differs moves one count by 1."""
+        return self.entries
+
+    def integers(self, bits: Array, noise: Laplace) -> GridArray:
+        """Whole numbers of units, of which a count has at most 2^52."""
+        grid = min(noise.grid(), Grid(), key=lambda grid: grid.exponent)
+        one = int(grid.units(1.0))
+        counts = np.bincount(np.asarray(self.items)[np.asarray(bits) > 0], minlength=self.n_items)
+        return GridArray(np.minimum(counts, (1 << 52) // one).astype(np.int64) * one, grid)
+
+
 @dataclass(frozen=True)
 class LinearPerturbation(EntryStatistic):
     """The random linear term of an objective. It is only noise, which stays secret; the optimum is released.

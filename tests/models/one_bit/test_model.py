@@ -79,3 +79,52 @@ def test_other_mechanisms_have_the_same_interface(params: dict[str, Any], tmp_pa
     assert set(model.recommend(history, n=18).items).isdisjoint(history)
     assert again.statement().certificate == model.statement().certificate
     assert model.guarantee_.epsilon <= 150
+
+
+def answers(n_users: int, easy: np.ndarray, seed: int = 0) -> tuple[discreet.Interactions, discreet.Interactions]:
+    """Answers to questions, right or wrong: some are easy, and some people know more. A tenth are held out."""
+    rng = np.random.default_rng(seed)
+    chance = 1 / (1 + np.exp(-(easy + rng.standard_normal((n_users, 1)))))
+    table = rng.random((n_users, len(easy))) < chance
+    rows = [(user, item, float(value)) for (user, item), value in np.ndenumerate(table)]
+    data = discreet.read(rows, items=list(range(len(easy))), value_range=(0, 1))
+    train, _, test = discreet.splits.holdout(data, valid=0.0, test=0.1, random_state=0)
+    return train, test
+
+
+def log_loss(chances: np.ndarray, test: discreet.Interactions) -> float:
+    """The mean over test entries."""
+    right = np.where(test.values > 0.5, chances, 1 - chances)
+    return float(-np.log(np.maximum(right, 1e-9)).mean())
+
+
+@pytest.mark.parametrize("mechanism", ["input", "objective", "gradient", "output", "objective, probit"])
+@pytest.mark.parametrize(
+    ("n_users", "easy"),
+    [(400, np.linspace(-2, 2, 12)), (300, np.linspace(-5.5, -3.5, 10)), (2_000, np.array([1.5]))],
+    ids=["mixed", "1% yes", "one item"],
+)
+def test_no_mechanism_is_worse_than_shares_of_yes(mechanism: str, n_users: int, easy: np.ndarray) -> None:
+    """The share of each item, from the same data without noise; nor does the loss rise with epsilon."""
+    train, test = answers(n_users, easy)
+    ones, n = (np.bincount(train.indices, w, train.n_items) for w in (train.values, np.ones(len(train))))
+    share = ((ones + 1) / (n + 2))[test.indices]
+    mechanism, _, link = mechanism.partition(", ")
+    losses, delta = [], 1e-6 if link else 0.0
+    for epsilon in (4.0, 50.0):
+        model = discreet.OneBit(mechanism, link or "logistic", epsilon=epsilon, delta=delta)  # type: ignore[arg-type]
+        fits = (model.fit(train, ledger=ledger(seed, delta=delta)) for seed in range(2))
+        losses.append(np.mean([log_loss(fit.predict_proba(train, test), test) for fit in fits]))
+    assert max(losses) < 1.03 * log_loss(share, test)
+    assert losses[1] < 1.01 * losses[0]
+    if len(easy) > 1 and easy.max() > 0:
+        assert losses[0] < 0.97 * log_loss(share, test)
+
+
+def test_hardly_any_epsilon_leaves_item_effects() -> None:
+    """Each bit says nothing at epsilon .2, their sums do."""
+    train, test = answers(1_000, np.linspace(-2, 2, 8))
+    share = (np.bincount(train.indices, train.values) / np.bincount(train.indices))[test.indices]
+    for mechanism in ("input", "objective", "gradient"):
+        model = discreet.OneBit(mechanism, epsilon=0.2).fit(train, ledger=ledger())  # type: ignore[arg-type]
+        assert log_loss(model.predict_proba(train, test), test) < log_loss(share, test)

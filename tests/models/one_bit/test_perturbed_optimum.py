@@ -77,7 +77,7 @@ def with_the_same_optimum(first: Recording, data: Interactions, neighbor: Intera
 def worst() -> tuple[Recording, Recording, float]:
     """Two fits with the same result; and by how much of what it costs, one of them is less likely."""
     tau, perturbation = cornered(Link("probit"), ridge=0.5)
-    make: Any = partial(discreet.OneBit, "objective", "probit", epsilon=4.0, tau=tau, ridge=0.5, n_jobs=1)
+    make: Any = partial(discreet.OneBit, "objective", "probit", epsilon=4.0, tau=tau, ridge=0.5, biases=False, n_jobs=1)
     data, neighbor = unanimous(), unanimous(0)
     first = fitted(make, data, answers=[perturbation], seed=7)
     answers, likelier = with_the_same_optimum(first, data, neighbor)
@@ -108,7 +108,7 @@ def test_without_the_jacobian_too_little_is_paid(monkeypatch: pytest.MonkeyPatch
     """With all else right, a bit costs more than its linear perturbation, by the ratio of second derivatives."""
     monkeypatch.setattr(PerturbedObjective, "extra", 0.0)
     tau, perturbation = cornered(Link("probit"), ridge=0.5)
-    make = partial(discreet.OneBit, "objective", "probit", epsilon=4.0, tau=tau, ridge=0.5, n_jobs=1)
+    make = partial(discreet.OneBit, "objective", "probit", epsilon=4.0, tau=tau, ridge=0.5, biases=False, n_jobs=1)
     first = fitted(make, unanimous(), answers=[perturbation], seed=7)
     _, likelier = with_the_same_optimum(first, unanimous(), unanimous(0))
     assert abs(likelier) > 1.05 * first.releases[0].sensitivity / first.releases[0].scale

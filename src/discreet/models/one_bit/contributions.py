@@ -19,12 +19,13 @@ from scipy.sparse import csr_array
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.models.one_bit.estimate import MAX_RANK, SEED, Completed
-from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed, ShiftedBits
+from discreet.models.one_bit.likelihood import Counts, FlippedBits, Link, Loss, Observed, ShiftedBits
 from discreet.models.one_bit.matrices import Factored, Moved, in_ball, intersection, nuclear_ball, without_output_noise
 from discreet.privacy import Cost, Gaussian, Laplace, Plan, Planned, PureEvent, RandomizedResponse, Releaser
 from discreet.privacy.entries import (
     UP_MATRIX,
     Bits,
+    ItemCounts,
     LinearPerturbation,
     Minimizer,
     PerturbedMinimizer,
@@ -34,10 +35,11 @@ from discreet.privacy.entries import (
 )
 from discreet.privacy.guarantee import account
 from discreet.typing import Array
-from discreet.validation import positive, whole
+from discreet.validation import decimal, positive, whole
 
 FLIPPED, SHIFTED = "flipped bits", "bits with noise"
 GRADIENT, OUTPUT, LINEAR_TERM = "gradient", "completed matrix", "linear term of the objective"
+COUNTS = "ones of each item"
 
 NEWTON = 60  # the most steps of Newton's method between shrinking bounds: bisection alone would need as many
 CHECK = 10  # steps between two computations of the gap
@@ -45,6 +47,7 @@ INERTIA = 0.23  # share of a step that the next one repeats: the steps converge 
 PRECISION = 1e-13  # least gap of a fit relative to the size of its objective; rounding takes about a tenth of it
 BISECTIONS = 60
 BACK = 1 - 2.0**-10  # factor that lowers epsilon until the accountant agrees
+BACK_BY = 1 - 2.0**-50  # factor that makes up for the rounding of shares of several entries
 GRADIENT_SWEEPS = 50  # the most sweeps of the projection on bounded entries; it follows noise, and need not be precise
 FINEST = -20  # a gradient is rounded to steps of 2^-20, or to finer ones if that suits the noise
 OUTPUT_RIDGE = 0.5  # the default ridge of the output mechanism
@@ -112,6 +115,44 @@ def capped(ratings: Interactions, most: int, seed: int) -> Interactions:
     return ratings.where(ratings.ranks(np.random.default_rng(seed).random(len(ratings))) < most)
 
 
+@dataclass(frozen=True)
+class Counting:
+    """How many bits of each item are 1, released before a mechanism with a part of epsilon.
+
+    A count is of many bits, so that its noise matters little. A noisy bit has 1 + 8 / epsilon^2 times the variance of a
+    fair one: counts get the share 1 / (1 + epsilon) for an epsilon of one bit, most of one that says little about bits.
+    """
+
+    epsilon: float  # of all releases together
+    entries: int  # in how many bits neighbors differ, at most
+    delta: float  # of all releases together; if not 0, accountants of different noises lose a little
+
+    def noise(self) -> Laplace:
+        """With a scale of few digits, whose cost is not rounded."""
+        return Laplace(self.entries / pure_cost(self.epsilon / (1 + self.epsilon / self.entries)).pure)
+
+    def line(self) -> Planned:
+        """The release."""
+        return Planned(COUNTS, self.noise().cost(self.entries))
+
+    def rest(self) -> float:
+        """What is left of epsilon for the mechanism."""
+        cost = self.line().cost.pure
+        left = self.epsilon - cost
+        if self.delta:
+            left -= ROUNDING * self.epsilon
+        while decimal(left) + decimal(cost) > decimal(self.epsilon):  # as costs are added up
+            left = math.nextafter(left, 0.0)
+        return left if self.entries == 1 else left * BACK_BY
+
+    def release(self, releaser: Releaser, true: TrueBits, link: Link) -> Counts:
+        """The noisy counts."""
+        observed, noise = true.observed, self.noise()
+        statistic = ItemCounts(observed.columns, observed.shape[1], self.entries)
+        ones = releaser.release_entries(COUNTS, statistic, true.bits, noise)
+        return Counts(ones, variance(noise), link)
+
+
 # -- mechanisms
 
 
@@ -143,8 +184,18 @@ class Mechanism(ABC):
         """For mechanisms on bits: the noisy bits, for the solver."""
         raise NotImplementedError
 
-    def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
-        """For other mechanisms: the noisy matrix. With `alpha`, gradient steps keep its entries bounded."""
+    def check(self, n_observed: int, radius: float) -> None:
+        """Raise, before anything is released, if the mechanism is impossible with these public numbers."""
+        return
+
+    def noisy_matrix(
+        self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None, base: Array | float = 0.0
+    ) -> Completed:
+        """For other mechanisms: the noisy matrix. With `alpha`, gradient steps keep its entries bounded.
+
+        `base` is what is already expected of each entry. Steps start from there; an optimum with bounded entries does
+        not.
+        """
         raise NotImplementedError
 
     def clarity(self) -> float:
@@ -233,17 +284,22 @@ class NoisyGradients(Additive):
     def clarity(self) -> float:
         return self._clarity(variance(self.noise()) / self.steps)  # noise is averaged over all steps
 
-    def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
+    def noisy_matrix(
+        self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None, base: Array | float = 0.0
+    ) -> Completed:
         """The mean of the later half of the iterates, each after a projected step of length 1 / curvature / step.
 
-        An entry has two clamped derivatives, for a 1 and for a 0, both public at a public x; its bit selects one of
-        them. The derivatives of all entries are released, with noise.
+        An entry has two derivatives, for a 1 and for a 0, both public at a public x; its bit selects one of them. They
+        are clamped; with a base, about their middle, or those of rare bits would be lost. The derivatives of all
+        entries are released, with noise.
         """
         observed, link, noise, rng = true.observed, self.link, self.noise(), np.random.default_rng(SEED)
         now, found = Factored.zeros(observed.shape), list[Factored]()
         for step in range(1, self.steps + 1):
-            x = now.at(observed.rows, observed.columns)
-            one, zero = (np.clip(s, -self.clamp, self.clamp) for s in (-link.log_slope(x), link.log_slope(-x)))
+            x = base + now.at(observed.rows, observed.columns)
+            both = -link.log_slope(x), link.log_slope(-x)
+            middle = 0.0 if isinstance(base, float) else (both[0] + both[1]) / 2
+            one, zero = (middle + np.clip(slopes - middle, -self.clamp, self.clamp) for slopes in both)
             slopes = releaser.release_entries(GRADIENT, self.two_valued(one, zero, FINEST), true.bits, noise)
             length = 1 / (link.curvature * step)
             moved = Moved(now, csr_array((-length * slopes, (observed.rows, observed.columns)), shape=observed.shape))
@@ -266,10 +322,22 @@ class NoisyOutput(Mechanism):
         mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
         return Plan.gaussian(mu, {OUTPUT: 1.0}).lines
 
-    def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
-        fit = StronglyConvex(self.link, radius, self.alpha, self.ridge or OUTPUT_RIDGE)
+    def fit(self, radius: float) -> StronglyConvex:
+        return StronglyConvex(self.link, radius, self.alpha, self.ridge or OUTPUT_RIDGE)
+
+    def minimizer(self, fit: StronglyConvex) -> Minimizer:
         bend, change = self.link.least_bend(self.alpha), self.link.sensitivity(self.alpha)
-        statistic = Minimizer(fit.ridge, self.alpha, change, bend, self.entries)
+        return Minimizer(fit.ridge, self.alpha, change, bend, self.entries)
+
+    def check(self, n_observed: int, radius: float) -> None:
+        fit = self.fit(radius)
+        fit.check(n_observed, self.minimizer(fit).gap)
+
+    def noisy_matrix(
+        self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None, base: Array | float = 0.0
+    ) -> Completed:
+        fit = self.fit(radius)
+        statistic = self.minimizer(fit)
         noisy = releaser.release_matrix(OUTPUT, statistic, fit.solve(true, 0.0, statistic.gap))
         return Completed.of_matrix(without_output_noise(noisy.values, noisy.std, radius, self.alpha))
 
@@ -331,7 +399,9 @@ class PerturbedObjective(Mechanism):
         """The duality gap at which the fit stops, a function of public numbers."""
         return PRECISION * (self.alpha * n_observed * (self.link.sensitivity(self.alpha) + self.noise().scale))
 
-    def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
+    def noisy_matrix(
+        self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None, base: Array | float = 0.0
+    ) -> Completed:
         """The ledger draws the linear term and records its cost. The term itself stays secret."""
         noise, size, fit = self.noise(), len(true.observed), self.fit(radius)
         linear = releaser.release_entries(LINEAR_TERM, self.perturbation(size), true.bits, noise)
@@ -417,16 +487,20 @@ class StronglyConvex:
     alpha: float
     ridge: float
 
+    def check(self, n_observed: int, gap: float) -> None:
+        """Raise if rounding could hide the gap, by public numbers."""
+        if gap < PRECISION * self.alpha * n_observed * self.link.sensitivity(self.alpha):
+            raise PrivacyError(
+                "ridge: its optimum would have to be known more precisely than is possible; give a smaller one"
+            )
+
     def solve(self, true: TrueBits, linear: Array | float, gap: float) -> Array:
         """A feasible matrix whose F is at most `gap` above the minimum. Private.
 
         The number of steps has no limit, because reaching a limit would reveal something about the data. Public numbers
         guarantee that the gap can be reached.
         """
-        if gap < PRECISION * self.alpha * len(true.observed) * self.link.sensitivity(self.alpha):
-            raise PrivacyError(
-                "ridge: its optimum would have to be known more precisely than is possible; give a smaller one"
-            )
+        self.check(len(true.observed), gap)
         dual = before = np.zeros(true.observed.shape)
         at, signs = (true.observed.rows, true.observed.columns), np.where(true.bits > 0, 1.0, -1.0)
         x = np.zeros(len(signs))

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 
 from discreet.models.fold_in import Penalty, Ridge
-from discreet.models.one_bit.likelihood import Loss, Observed
+from discreet.models.one_bit.likelihood import Counts, Loss, Observed
 from discreet.models.one_bit.matrices import Excess, Factored, Moved, nuclear_ball
 from discreet.parallel import single_threaded_blas
 from discreet.typing import Array
@@ -40,6 +41,9 @@ FACTOR_START = 0.1  # initial length of rows, relative to the bound
 EFFECT_ROUNDS = 3  # alternating between effects and matrix
 EFFECT_SWEEPS = (30, 10)  # over the effects, in the first round and in each later one
 EFFECT_PENALTY = 2.0  # 1 / the prior variance of effects of rows and columns
+COUNT_SWEEPS = 30  # over the effects of columns, if these follow from counts
+LONGEST_EFFECT = 2.0  # the longest step of an effect
+LEAST_BEND = 1e-3  # the least curvature that a step of the level is divided by
 SHARE = 0.5  # factor of tau if there are effects, which explain part of the matrix
 LEAST_PENALTY = 1e-3  # the least penalty of users' vectors
 MAX_RANK = 64  # more would fit noise, and be too slow for large matrices
@@ -216,8 +220,34 @@ class Effects:
     def at(self, rows: Array, columns: Array) -> Array:
         return np.asarray(self.level + self.rows[rows] + self.columns[columns])
 
-    def refined(self, observed: Observed, loss: Loss, x: Array, sweeps: int) -> Effects:
-        """Better effects, given x: coordinate descent, with steps for the largest curvature."""
+    @classmethod
+    def by_counts(cls, observed: Observed, counts: Counts) -> Effects:
+        """Without effects of rows, from how many bits of each column are 1."""
+        effects, nothing = cls.none(observed.shape), np.zeros(len(observed))
+        for _ in range(COUNT_SWEEPS):
+            effects = effects._counted(observed, counts, nothing)
+        return effects
+
+    def _counted(self, observed: Observed, counts: Counts, x: Array) -> Effects:
+        """A better level and better effects of columns: as many 1s are expected as are counted.
+
+        Newton's method, a step for each. What noise adds to a count's variance counts as a larger penalty.
+        """
+        link, size = counts.link, len(self.columns)
+        n = np.bincount(observed.columns, minlength=size)
+        penalty = EFFECT_PENALTY * (1 + 4 * counts.variance / np.maximum(n, 1)) / (4 * link.slope)
+        fitted = x + self.at(observed.rows, observed.columns)
+        expected, bends = (np.bincount(observed.columns, f(fitted), size) for f in (link.probability, link.density))
+        left = counts.ones - expected
+        level = _limited(left.sum() / max(float(bends.sum()), LEAST_BEND))
+        columns = _limited((left - level * bends - penalty * self.columns) / (bends + penalty))
+        return Effects(self.level + float(level), self.rows, self.columns + columns)
+
+    def refined(self, observed: Observed, loss: Loss, x: Array, sweeps: int, counts: Counts | None = None) -> Effects:
+        """Better effects, given x: coordinate descent, with steps for the largest curvature.
+
+        With counts, the level and effects of columns follow from these.
+        """
         level, rows, columns = self.level, self.rows, self.columns
         bend, penalty = loss.curvature, EFFECT_PENALTY * loss.dispersion
         per_row, per_column = (
@@ -229,12 +259,21 @@ class Effects:
             return loss(x + Effects(level, rows, columns).at(observed.rows, observed.columns))[1]
 
         for _ in range(sweeps):
-            level -= float(slopes().mean()) / bend
-            sums = np.bincount(observed.columns, slopes(), len(columns))
-            columns = columns - (sums + penalty * columns) / per_column
+            if counts is None:
+                level -= float(slopes().mean()) / bend
+                sums = np.bincount(observed.columns, slopes(), len(columns))
+                columns = columns - (sums + penalty * columns) / per_column
+            else:
+                found = Effects(level, rows, columns)._counted(observed, counts, x)
+                level, columns = found.level, found.columns
             sums = np.bincount(observed.rows, slopes(), len(rows))
             rows = rows - (sums + penalty * rows) / per_row
         return Effects(level, rows, columns)
+
+
+def _limited(steps: Any) -> Any:
+    """Steps of Newton's method, no longer than where it converges from anywhere nearby."""
+    return np.clip(steps, -LONGEST_EFFECT, LONGEST_EFFECT)
 
 
 @dataclass(frozen=True)
@@ -283,22 +322,25 @@ def complete(
     radius: float,
     *,
     effects: bool,
+    counts: Counts | None = None,
     alpha: float | None = None,
     rank: int | None = None,
     n_jobs: int | None = 1,
 ) -> Completed:
     """The most likely matrix of nuclear norm at most `radius`; with `effects`, plus a number for each row and column.
 
-    Effects have a penalty of their own, EFFECT_PENALTY / 2 times their squares (more, if the loss is dispersed). With
+    Effects have a penalty of their own, EFFECT_PENALTY / 2 times their squares (more, if the loss is dispersed). Those
+    of columns follow from `counts` and the noisy bits, if there are counts. With
     `alpha`, the matrix has entries up to alpha. With `rank`, it is the result of `factorize` with a max-norm of
     radius / sqrt(d1 d2), which also bounds the nuclear norm.
     """
     effect = Effects.none(observed.shape)
+    known = None if counts is None else counts.with_bits(observed, loss)
     start, x = Factored.zeros(observed.shape), np.zeros(len(observed))
     with single_threaded_blas():
         for turn in range(EFFECT_ROUNDS if effects else 1):
             if effects:
-                effect = effect.refined(observed, loss, x, EFFECT_SWEEPS[turn > 0])
+                effect = effect.refined(observed, loss, x, EFFECT_SWEEPS[turn > 0], known)
             problem = Problem(observed, loss, radius, effect.at(observed.rows, observed.columns), alpha, MAX_RANK)
             if rank is None:
                 found = minimize(problem, start=start)

@@ -129,6 +129,16 @@ class FlippedBits:
         """c'(0) / h'(0)."""
         return 1 - self.flip_one - self.flip_zero
 
+    @property
+    def targets(self) -> Array:
+        """Numbers whose expectations are the true bits."""
+        return np.asarray((self.bits - self.flip_zero) / self.clarity)
+
+    @property
+    def variance(self) -> float:
+        """Of a target beside its bit, at most."""
+        return max(flip * (1 - flip) for flip in (self.flip_one, self.flip_zero)) / self.clarity**2
+
     def __call__(self, x: Array) -> tuple[float, Array]:
         """The loss, and its derivatives."""
         sign = np.where(self.bits > 0, 1.0, -1.0)
@@ -163,3 +173,19 @@ class ShiftedBits:
 
 
 Loss: TypeAlias = FlippedBits | ShiftedBits
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many bits of each item are 1, with noise of this variance."""
+
+    ones: Array
+    variance: Array | float
+    link: Link
+
+    def with_bits(self, observed: Observed, loss: Loss) -> Counts:
+        """The same from these counts and noisy bits, each as far as it is known."""
+        n = np.maximum(np.bincount(observed.columns, minlength=len(self.ones)), 1)
+        sums = np.bincount(observed.columns, loss.targets, len(self.ones))
+        share = self.variance / (self.variance + n * loss.variance)  # of the noise that is not in the bits
+        return Counts(share * sums + (1 - share) * self.ones, share * n * loss.variance, self.link)

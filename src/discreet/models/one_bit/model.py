@@ -18,6 +18,7 @@ from discreet.models.fold_in import FoldIn, Penalty, Ridge, RidgeFoldIn
 from discreet.models.one_bit.contributions import (
     FLIPPED,
     LINEAR_TERM,
+    Counting,
     FlippingBits,
     Mechanism,
     NoisyBits,
@@ -31,8 +32,8 @@ from discreet.models.one_bit.contributions import (
     require_flips,
     two_valued,
 )
-from discreet.models.one_bit.estimate import EFFECT_PENALTY, Completed, complete, default_radius
-from discreet.models.one_bit.likelihood import FlippedBits, Link, LinkName, Loss, Observed
+from discreet.models.one_bit.estimate import EFFECT_PENALTY, Completed, Effects, complete, default_radius
+from discreet.models.one_bit.likelihood import Counts, FlippedBits, Link, LinkName, Loss, Observed
 from discreet.models.one_bit.published import PublishedObjective, PublishedOutput
 from discreet.models.private import PrivateModel, require_sound
 from discreet.parallel import single_threaded_blas
@@ -126,14 +127,18 @@ class OneBit(PrivateModel):
     - mechanism="objective": the logistic loss log(1 + e^x) - B x becomes log(1 + e^x) - (B + H) x, with noise H on the
       bit B: sensitivity 1. (This is the same as a random linear term in the objective.) With the probit link the random
       term is not noise on bits: X is then the optimum with `ridge` / 2 |X|^2 in the objective, to a certified gap, and
-      part of epsilon pays for the ratio of second derivatives. Without biases, and for small matrices.
+      part of epsilon pays for the ratio of second derivatives. For small matrices.
     - mechanism="gradient": `n_steps` projected gradient steps, each along the gradient with noise. Derivatives are
       clamped to `clamp`, C: one flip moves them by min(2 C, h'(alpha) / (h(alpha) h(-alpha))). The steps share the
-      budget: for the logistic link these are the bits of the objective mechanism with more noise. Without biases.
+      budget: for the logistic link these are the bits of the objective mechanism with more noise.
     - mechanism="output": noise on all of X, which is then projected again. With `ridge` / 2 |X|^2 in its objective a
-      flip moves X by a bounded length, plus the gap of the solver. Without biases, and with so much noise that it is
-      useful only for small and dense matrices.
+      flip moves X by a bounded length, plus the gap of the solver. There is so much noise that X is useful only for
+      small and dense matrices.
     - mechanism=None: not private.
+
+    With `counts`, a part of epsilon first pays for how many ones each item has: epsilon / (1 + epsilon) for single
+    entries. Counts need little of it, and effects of items then hardly suffer from noise. There is no such release if
+    the noise was added elsewhere (`perturbed`), with given flips, without biases, or as published.
 
     One flip changes one bit by 1. With `unit` "user", all bits of a user may change, at most `max_entries`: the
     sensitivity is then `max_entries` (L1) or its root (L2). docs/proofs/one-bit.md has the proofs.
@@ -162,7 +167,9 @@ class OneBit(PrivateModel):
             what a noisy bit says relative to a true one (1 without noise, and as published), and half with biases.
         rank: For the default of `tau`; with solver="factored", the rank of X.
         sigma: Standard deviation of the probit link.
-        biases: Whether users and items have effects next to X; by default if noise is on bits. The paper has none.
+        biases: Whether users and items have effects next to X; by default if there are counts, or noise is on bits. The
+            paper has none.
+        counts: Whether the number of ones of each item is released, for the effects of items.
         box: Whether entries of X are at most alpha, as in the paper. By default only if a guarantee needs it, with
             mechanism="output" and the probit objective: it takes longer and predicts no better.
         solver: "spg", for the convex problem; "factored", for matrices too large for it: X = U V^T of the given rank
@@ -195,6 +202,7 @@ class OneBit(PrivateModel):
     rank: Count = 1
     sigma: float = 1.0
     biases: bool | None = None
+    counts: bool = True
     box: bool | None = None
     solver: Literal["spg", "factored"] = "spg"
     noise: Literal["laplace", "gaussian"] = "laplace"
@@ -239,8 +247,8 @@ class OneBit(PrivateModel):
 
     def _check_mechanism(self) -> None:
         if not self._on_bits:
-            if self.biases:
-                raise PrivacyError(f"biases: the {self.mechanism} mechanism has none; leave it out")
+            if self.biases and not (self.calibration == "exact" and self.counts):
+                raise PrivacyError(f"biases: the {self.mechanism} mechanism has none without counts; leave it out")
             if self.solver == "factored":
                 raise PrivacyError("solver: 'factored' is for noise on bits: its result is not near any optimum")
         if self.mechanism in ("objective", "output") and not self._on_bits and self.box is False:
@@ -298,7 +306,7 @@ class OneBit(PrivateModel):
             steps = {"clamp": float(self.clamp), "steps": self.n_steps}
         return self._kind(PUBLISHED if published else MECHANISMS)(
             self._link(),
-            self.epsilon,
+            self._counting.rest() if self._counting else self.epsilon,
             self.delta,
             entries=self.max_entries or 1,
             alpha=float(self.alpha),
@@ -321,7 +329,20 @@ class OneBit(PrivateModel):
         del n_items  # it does not matter
         if self.mechanism is None:
             raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
-        return Plan(self._mechanism().lines())
+        counts = (self._counting.line(),) if self._counting else ()
+        return Plan((*counts, *self._mechanism().lines()))
+
+    @property
+    def _counting(self) -> Counting | None:
+        """The release that effects of items follow from, if there is one.
+
+        There is none of bits that were flipped elsewhere, with given probabilities, or as published.
+        """
+        given = self.mechanism is None or self.flip_one is not None or self.perturbed
+        if given or self.calibration == "published" or not (self._effects and self.counts):
+            return None
+        assert self.epsilon is not None
+        return Counting(float(self.epsilon), self.max_entries or 1, self.delta)
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
         if self.calibration == "exact":
@@ -368,12 +389,20 @@ class OneBit(PrivateModel):
         if self.max_entries is not None:
             ratings = capped(ratings, self.max_entries, self.random_state)
         true = self._true_bits(ratings)
+        observed, radius = true.observed, 0.0
+        if not mechanism.on_bits:
+            radius = self._radius(observed, mechanism.clarity())
+            mechanism.check(len(observed), radius)
+        counts = self._counting.release(releaser, true, self._link()) if self._counting else None
         if mechanism.on_bits:
-            return self._from_noisy(true.observed, mechanism.noisy_bits(releaser, true), ratings)
-        radius = self._radius(true.observed, mechanism.clarity())
+            return self._from_noisy(observed, mechanism.noisy_bits(releaser, true), ratings, counts)
+        effects = None if counts is None else Effects.by_counts(observed, counts)
+        base = 0.0 if effects is None else effects.at(observed.rows, observed.columns)
         with single_threaded_blas():
-            completed = mechanism.noisy_matrix(releaser, true, radius, self._entry_bound)
-        return self._learned(completed, true.observed, ratings)
+            completed = mechanism.noisy_matrix(releaser, true, radius, self._entry_bound, base)
+        if effects is not None:
+            completed = replace(completed, effects=effects)
+        return self._learned(completed, observed, ratings)
 
     def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> Learned:
         if ledger is not None:
@@ -408,13 +437,16 @@ class OneBit(PrivateModel):
         totals = None if given is None else ledger.totals()
         return learned, Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals)
 
-    def _from_noisy(self, observed: Observed, loss: Loss, ratings: Interactions) -> dict[str, Any]:
+    def _from_noisy(
+        self, observed: Observed, loss: Loss, ratings: Interactions, counts: Counts | None = None
+    ) -> dict[str, Any]:
         """All learned attributes. Uses only the public parts of `ratings`: which entries there are, and the range."""
         completed = complete(
             observed,
             loss,
             self._radius(observed, loss.clarity),
             effects=self._effects,
+            counts=counts,
             alpha=self._entry_bound,
             rank=self.rank if self.solver == "factored" else None,
             n_jobs=self.n_jobs,
@@ -423,7 +455,9 @@ class OneBit(PrivateModel):
 
     @property
     def _effects(self) -> bool:
-        return self._on_bits if self.biases is None else self.biases
+        if self.biases is None:
+            return self._on_bits or (self.calibration == "exact" and self.counts)
+        return self.biases
 
     @property
     def _entry_bound(self) -> float | None:
@@ -497,7 +531,7 @@ def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters
         ledger: Where the cost is recorded; by default a ledger of its own.
         parameters: Parameters of `OneBit`: epsilon, threshold, delta, flip_one, flip_zero, unit, max_entries.
     """
-    model = OneBit("input", **parameters)
+    model = OneBit("input", perturbed=True, **parameters)
     model._check_parameters()
     require_sound(ratings)
     model._check_chosen(ratings)

@@ -46,7 +46,9 @@ class PublishedObjective(Mechanism):
     def lines(self) -> tuple[Planned, ...]:
         return (Planned(LINEAR_TERM, self._noise().cost(self.link.sensitivity(self.alpha))),)
 
-    def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
+    def noisy_matrix(
+        self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None, base: Array | float = 0.0
+    ) -> Completed:
         statistic = AsPrinted(self.link.sensitivity(self.alpha))
         linear = releaser.release_entries(LINEAR_TERM, statistic, np.zeros(len(true.observed)), self._noise())
         loss = PerturbedBits(true.bits, self.link, linear=linear)
@@ -69,7 +71,9 @@ class PublishedOutput(Mechanism):
     def lines(self) -> tuple[Planned, ...]:
         return (Planned(OUTPUT, self._noise().cost(2 * self.alpha)),)
 
-    def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
+    def noisy_matrix(
+        self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None, base: Array | float = 0.0
+    ) -> Completed:
         loss = FlippedBits(true.bits, self.link)
         problem = Problem(true.observed, loss, radius, alpha=self.alpha, max_rank=MAX_RANK)
         matrix = minimize(problem).matrix.dense()
