@@ -20,7 +20,6 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ import numpy as np
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from discreet.data.catalogue import Ids
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.data.synthetic import movielens_like
@@ -41,6 +39,7 @@ from discreet.privacy.guarantee import Guarantee
 from discreet.privacy.statement import Statement
 from discreet.recommend.results import BatchRecommendations, Recommendations
 from discreet.typing import Array
+from discreet.web.scoring import table_of
 
 _FRESH = """
 import importlib, json, sys, discreet
@@ -299,14 +298,14 @@ class ModelConformance:
         """
         model, ratings = self.fitted()
         rows, people, rng = _rows_of(ratings), _people(ratings), np.random.default_rng(0)
-        alone = [_shown(model, _table_of(ratings, [row]), [0])[0] for row in people]
+        alone = [_shown(model, table_of(model, [row]), [0])[0] for row in people]
         tables = []
         for turn, size in enumerate((1, 2, 5, 1025, 1026)):
             several = [rows[at] for at in rng.integers(0, len(rows), size)]
             places = {place: (turn + at) % len(people) for at, place in enumerate(sorted({0, size // 2, size - 1}))}
             for place, person in places.items():
                 several[place] = people[person]
-            tables.append((_table_of(ratings, several), places))
+            tables.append((table_of(model, several), places))
         for n_jobs in (1, 2) if "n_jobs" in model.get_params() else (None,):
             if n_jobs is not None:
                 model.set_params(n_jobs=n_jobs)
@@ -318,11 +317,11 @@ class ModelConformance:
     def test_one_history_is_answered_as_a_table_of_one_is(self) -> None:
         model, ratings = self.fitted()
         items = ratings.items.to_list()
-        everyone = _table_of(ratings, _rows_of(ratings))
+        everyone = table_of(model, _rows_of(ratings))
         _shown(model, everyone, [0])  # serving others first must not change anything
         for numbers, values in _people(ratings):
             history = {items[at]: float(value) for at, value in zip(numbers, values, strict=True)}
-            table = _table_of(ratings, [(numbers, values)])
+            table = table_of(model, [(numbers, values)])
             one, several = model.recommend(history, n=7), model.recommend(table, n=7)[0]
             assert one.items == several.items
             assert np.array_equal(one.scores, several.scores)
@@ -520,18 +519,6 @@ def _differing(one: Model, other: Model) -> list[str]:
 def _rows_of(table: Interactions) -> list[Row]:
     """Every history of a table."""
     return [(table.indices[a:b], table.values[a:b]) for a, b in pairwise(table.indptr.tolist())]
-
-
-def _table_of(like: Interactions, rows: Sequence[Row]) -> Interactions:
-    """A table of histories, which may repeat or be empty; the users are 0, 1, 2, ..."""
-    return replace(
-        like,
-        users=Ids(range(len(rows))),
-        indptr=np.concatenate([[0], np.cumsum([len(items) for items, _ in rows])]).astype(np.int64),
-        indices=np.concatenate([items for items, _ in rows]),
-        values=np.concatenate([values for _, values in rows]),
-        times=None,
-    )
 
 
 def _people(table: Interactions) -> list[Row]:
