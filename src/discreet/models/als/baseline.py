@@ -23,13 +23,13 @@ from discreet.typing import Array
 from discreet.validation import Count, NotNegative, Positive, Seed
 
 EXPLICIT, IMPLICIT = (16, 12.0, 0.0), (64, 6.0, 0.2)  # rank, regularization, global penalty: good on MovieLens 1M
-FEW_ITEMS_RANK = 64  # at most, where all items are rated by many: with estimated variances, more columns do little harm
+FEW_ITEMS_RANK = 64  # largest default rank for few items: with estimated variances, extra columns do little harm
 BIAS_PENALTY, EXPONENT = 1.0, 0.5
 PENALTIES = ("regularization", "bias_regularization", "user_exponent", "item_exponent", "global_penalty")
-START = 0.1  # size of the random item vectors that estimation starts from, where ratings spread by about 1
-EXACT = 1e-9  # standard deviation of the noise in sums that have none
+START = 0.1  # size of the initial random item vectors, for ratings with a standard deviation of about 1
+EXACT = 1e-9  # standard deviation in place of 0, for sums without noise
 KERNEL = 0.1  # variance of users' tastes along the kernel columns
-LEAST = 1e-4  # variance of noise, and of a column of item vectors, in the same unit
+LEAST = 1e-4  # lower bound on the variances of noise and of columns of item vectors, in the same unit
 
 
 @dataclass(eq=False, repr=False)
@@ -44,16 +44,16 @@ class ALS(NotPrivateModel):
         + bias_regularization * (sum_i a_i^2 + sum_j b_j^2)
 
     with m the mean rating, w_i = c_i^user_exponent / Z for a user with c_i interactions and w'_j = c_j^item_exponent /
-    Z' for an item with c_j, Z and Z' being the means of the numerators. Without biases (biases=False, the default for
-    implicit feedback) m = a_i = b_j = 0; then every y_ij is 1, and the second term keeps u_i . v_j from being 1
+    Z' for an item with c_j, where Z and Z' are the means of the numerators. Without biases (biases=False, the default
+    for implicit feedback) m = a_i = b_j = 0; then every y_ij is 1, and the second term keeps u_i . v_j from being 1
     everywhere. A step solves for all users and then for all items, each by a ridge regression; a new user is folded in
     by the same one.
 
-    With biases, and if none of the five penalties is given, they are estimated from the data, so that the model fits
-    any scale of ratings and any number of them. Offsets, biases and vectors are normally distributed, and so is the
-    noise. Each step, of variational Bayes, estimates their variances, and allows for the uncertainty of the other
-    side's vectors. Users are folded in as by `DPALS`: the prior mean of a user's vector follows from which items they
-    have, and kernel columns let them like any item that resembles those they liked.
+    With biases, and if none of the five penalties is given, they are estimated from the data, so that the model suits
+    ratings of any scale and number. Offsets, biases, vectors and noise are modeled as normal; each step of variational
+    Bayes estimates their variances, and allows for the uncertainty of the other side's vectors. Users are folded in as
+    by `DPALS`: the prior mean of a user's vector depends on which items they have, and kernel columns let predictions
+    rise for any item that is similar to those they liked.
 
     Example:
         >>> import discreet
@@ -66,7 +66,7 @@ class ALS(NotPrivateModel):
 
     Args:
         rank: The length of the vectors; by default 16 for ratings and 64 for implicit feedback. With estimated
-            penalties and at most 400 items, as many as there are, at most 64.
+            penalties and at most 400 items, the number of items, but at most 64.
         regularization: Weight of the vectors' squared lengths; by default 12 for ratings, 6 for implicit feedback. With
             biases it is estimated, like the four below, unless one of the five is given.
         bias_regularization: Weight of the squared biases; by default 1.
@@ -76,12 +76,12 @@ class ALS(NotPrivateModel):
         global_penalty: Weight of the squared scores of all pairs, rated or not (lambda_0); by default 0 for ratings and
             0.2 for implicit feedback.
         biases: Whether there are m, a and b; by default for ratings, not for implicit feedback.
-        n_steps: How many steps.
-        solver: "exact" (Cholesky), or "cg": some conjugate-gradient steps from the last vectors, faster at high ranks.
+        n_steps: The number of steps.
+        solver: "exact" (Cholesky), or "cg": a few conjugate-gradient steps from the last vectors, faster at high ranks.
         cg_steps: Steps of conjugate gradients.
         dtype: "float32" or "float64".
         random_state: Seed of the vectors that the first step starts from.
-        n_jobs: Threads, in scikit-learn's meaning. The result is the same, bit for bit, for any number.
+        n_jobs: Number of threads, as in scikit-learn. The result is the same, bit for bit, for any number.
     """
 
     gram_: Array = field(init=False)
@@ -183,7 +183,7 @@ class _Training:
     def _side(
         self, rows: tuple[Array, Array, Array], table: Table, base: Array, scales: Array, now: tuple[Array, Table]
     ) -> tuple[Array, Table]:
-        """One side's biases and vectors, given the other side's; they take the place of those that there are now."""
+        """One side's biases and vectors, given the other side's; the present ones are overwritten."""
         model, by_steps = self.model, self.model.solver == "cg"
         return kernels.ridge(
             *rows,
@@ -206,9 +206,9 @@ def _penalty(scale: float, exponent: float | None, counts: Array) -> Penalty:
 class _Estimation:
     """One fit that estimates its penalties: variational Bayes.
 
-    Ratings are counted from their mean, in a unit in which a user's spread by about 1. Users' vectors have the prior
-    variance 1 in all directions, items' the variance `spread` in each column. Only averages of posterior covariances
-    are needed: that of a row with c ratings is taken to be noise * (c C + noise * P)^-1, with P the inverse of the
+    Ratings are relative to their mean, in units of about the standard deviation of a user's ratings. Users' vectors
+    have the prior variance 1 in all directions, items' the variance `spread` in each column. Only averages of posterior
+    covariances are needed: for a row with c ratings it is noise * (c C + noise * P)^-1, where P is the inverse of the
     prior covariance and C the mean square of the other side's vectors.
     """
 
@@ -217,7 +217,7 @@ class _Estimation:
         few = min(FEW_ITEMS_RANK, ratings.n_items) if ratings.n_items <= MOST_ITEMS else EXPLICIT[0]
         rank = few if model.rank is None else model.rank
         columns, mean = ratings.by_item, ratings.values.mean(dtype=np.float64)
-        half = max(float(np.abs(ratings.values - mean).max()), 1e-30)  # ratings that are all the same have none
+        half = max(float(np.abs(ratings.values - mean).max()), 1e-30)  # nonzero, even if all ratings are the same
         rows = [(one.indptr, one.indices, (one.values - mean) / half) for one in (ratings, columns)]
         users, items = (_statistics(*one) for one in rows)
         self.unit, self.offset_penalty, self.bias_penalty = (
@@ -254,7 +254,7 @@ class _Estimation:
         }
 
     def _user_step(self) -> Array:
-        """All users' vectors. They are then rotated and scaled, and items' with them. Returns `unknown` of users."""
+        """Update users' vectors; then rotate and scale them, and items' with them. Returns `unknown` of users."""
         counts, k = self.user_counts, self.V.shape[1]
         penalty = Penalty(float(np.trace(self.unknown) / k), 1.0, constant=self.noise)
         table = Table.of(self.V, self.kind)
@@ -277,7 +277,7 @@ class _Estimation:
         return found
 
     def _item_step(self, unknown: Array, first: bool) -> None:
-        """All items' vectors, in coordinates in which `unknown`, of users, is the identity; and the noise."""
+        """Update items' vectors and the noise, in coordinates in which `unknown` of users is the identity."""
         counts = self.item_counts
         if not first:
             squares = np.diagonal(self._moment(self.V, counts > 0) + self.item_covariance)
@@ -340,7 +340,7 @@ class _Estimation:
 
 
 def _statistics(indptr: Array, indices: Array, values: Array) -> UserStatistics:
-    """Of rows of ratings between -1 and 1: of users, or of items."""
+    """Statistics of rows of ratings between -1 and 1, for users or items."""
     rows = UserBatch(indptr, indices, values)
     found = moments((0.0, 1.0, np.inf), 1.0)(rows)
     return UserStatistics.of(Noisy(found[rows.counts > 0].sum(axis=0), EXACT))

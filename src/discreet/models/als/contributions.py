@@ -1,6 +1,6 @@
-"""The private side of DPALS: what a user contributes to each release, from their own ratings and public arrays.
+"""The private side of DPALS: users' contributions to each release, from their own ratings and public arrays.
 
-And with which label, bound and share of the budget each release is planned: functions of public inputs alone.
+The labels, bounds and shares of the budget with which releases are planned are here, too: functions of public inputs.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from discreet.typing import Array
 
 USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "item weights", "item biases"
 SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step", "shared Gram"
-RESIDUALS, PAIRS = "second moment of residuals", "second moment of weights"  # this one in place of another
+RESIDUALS, PAIRS = "second moment of residuals", "second moment of weights"  # PAIRS: under a line for another
 
 USERS_BOUND = math.sqrt(5)
-GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
-GRAM_SHARE = 0.02  # of what an item step costs, for the shared Gram matrix
-USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
+GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, relative to that to an item step
+GRAM_SHARE = 0.02  # share of an item step's cost for the shared Gram matrix
+USER_VECTOR = 1.8  # penalty on the squared distance of a user's vector from its prior mean
 USER_CHOICES = 7.0  # zeros that are averaged with the priors of a user's items
-# Of a budget: to find directions of taste, and to locate all items on them. Chosen by test errors on
+# Shares of a budget for finding directions of taste, and for all items' loadings on them. Chosen by test errors on
 # MovieLens 1M and 100K, anime and generated data: .12 to .18 and .1 to .15 differ by up to .25%.
 MOMENT_SHARE, DIRECTIONS_SHARE = 0.12, 0.15
-COMMON = 0.028  # about how large the directions are that are worth their cost, over the number of users
-LIFT = 2.0  # the most that residuals in a second moment are lengthened by; without a limit it is as good
-MOST_ITEMS = 400  # in a second moment: of histories; of residuals, if these are all items
-RESIDUAL_SHARE = 0.25  # of mu^2, for a second moment of residuals
+COMMON = 0.028  # approximate size of directions that are worth their cost, relative to the number of users
+LIFT = 2.0  # the largest factor that scales up residuals in a second moment; without a limit, results are as good
+MOST_ITEMS = 400  # in a second moment of histories; or in one of residuals, if there are no more items
+RESIDUAL_SHARE = 0.25  # share of mu^2 for a second moment of residuals
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Counts ratings from the middle of their range, in a unit."""
+    """Rescales ratings: relative to the middle of their range, in a unit."""
 
     value_range: tuple[float, float]
     unit: float
 
     @property
     def reach(self) -> float:
-        """How many units the ends of the range are from its middle."""
+        """The distance of the ends of the range from its middle, in units."""
         low, high = self.value_range
         return (high - low) / 2 / self.unit
 
@@ -63,32 +63,32 @@ class Scale:
 
     @property
     def numbers(self) -> kernels.Scale:
-        """The middle, the unit and the reach: rounding may take the ends of the range beyond it, but not the proof."""
+        """The middle, the unit and the reach, to which values are clipped: rounding might exceed it."""
         return sum(self.value_range) / 2, self.unit, self.reach
 
 
 def own_moments(scale: Scale) -> RowFunction:
     """The moments of a user's n ratings y, as fractions of the largest possible values: nonnegative numbers.
 
-    With x for their mean and d for their variance these are (1 + x) / sqrt 2, (1 - x) / sqrt 2, d, 1 - 1 / n and x^2.
-    Behind them is a 1 at the place of the order of magnitude of d: place k is for d from 4^-(k + 1) to 4^-k. It says
-    how far ratings spread where the declared range is so wide that noise would hide d. As d is at most 1 - x^2, the
-    squares add up to at most 3 - x^2 + 2 x^4 and this 1, and so to at most 5.
+    With mean x and variance d, these are (1 + x) / sqrt 2, (1 - x) / sqrt 2, d, 1 - 1 / n and x^2. Then there is a 1 at
+    the place of the order of magnitude of d: place k is for d from 4^-(k + 1) to 4^-k. It shows how far ratings spread
+    if the declared range is so wide that noise would hide d. As d is at most 1 - x^2, the squares add up to at most
+    3 - x^2 + 2 x^4 and this 1, and so to at most 5.
     """
     return moments(scale.numbers, scale.reach)
 
 
 def moments(scale: kernels.Scale, reach: float) -> RowFunction:
-    """The same, for any scale, and for values of which `reach` is the largest possible."""
+    """The same for any scale, where `reach` is the largest possible value."""
     given = {**scaled(scale), "most": float(reach), "magnitudes": MAGNITUDES}
     return RowFunction("moments", given, each=1, k=5 + MAGNITUDES, kind="whole")
 
 
 def own_residuals(batch: UserBatch, a: Array, base: Array, mean: float, offset_penalty: float) -> Array:
-    """A user's ratings about `base` and their own shrunken mean, times the weights of their items, and of length 1.
+    """A user's ratings relative to `base` and their own shrunken mean, times item weights, scaled to length 1.
 
-    So users count equally, unless their ratings hardly differ: nobody's are lengthened by more than LIFT. Of the items
-    that weigh nothing only the mean knows.
+    So users count equally, unless their ratings hardly differ: the scaling factor is at most LIFT. Items with weight 0
+    only enter the user's mean.
     """
     about = UserBatch(batch.indptr, batch.indices, batch.values - base[batch.indices])
     x = weights(a, penalty=offset_penalty, mean=mean)(about)
@@ -97,28 +97,28 @@ def own_residuals(batch: UserBatch, a: Array, base: Array, mean: float, offset_p
 
 
 def own_values(batch: UserBatch) -> Array:
-    """What a user's values are."""
+    """Users' values, unchanged."""
     return batch.values
 
 
 @dataclass(frozen=True)
 class ItemStep:
-    """An item step: a user's regressions on the public items, and what these leave unexplained.
+    """An item step: users' regressions on the public items, and the residuals of these.
 
-    The residual of a rating is that of the vector which was fitted to the other folds: with a vector that was fitted to
-    the rating, its noise would be in both, and their product would not average out.
+    The residual of a rating comes from a vector that was fitted to the other folds. If the vector had been fitted to
+    the rating itself, both would contain its noise, and their product would not average out.
 
     Attributes:
-        items: What is known of the items.
+        items: The posterior of the items.
         frequencies: How often they occur.
-        scale: Of ratings.
+        scale: The scale of ratings.
         mean: The mean rating.
-        offset_penalty: Of a user's offset, squared.
-        vector_penalty: Of a user's vector about its prior mean, squared.
-        bias_weight: The weight of biases against factors.
-        clip: The length of a user's contribution.
+        offset_penalty: The penalty on a user's squared offset.
+        vector_penalty: The penalty on the squared distance of a user's vector from its prior mean.
+        bias_weight: The weight of biases relative to factors.
+        clip: The norm of a user's contribution.
         shrink: A public factor of users' contributions to the shared Gram matrix.
-        lift: The most that a contribution is lengthened by: a residual that is small counts for more only if most are.
+        lift: The largest factor that scales a contribution up: a small residual counts for more only if most are small.
     """
 
     items: ItemPosterior
@@ -134,14 +134,14 @@ class ItemStep:
 
     @cached_property
     def contribution(self) -> RowFunction:
-        """The b for the shared Gram matrix; and for each rating x_j, and the directions a of each user.
+        """For the shared Gram matrix b, and for the item step x_j for each rating and the directions a of each user.
 
-        A user's x is scaled to the bound from above and, as far as `lift` allows, from below. If those whose ratings
-        hardly differ counted as much as others, skewed ratings would give items their medians, not their means. The b
-        of a fold is its vector, in which biases weigh at least 1, times the root of `shrink`, and of the fold's share
-        of the x.
+        A user's x is scaled down to the bound, or up to it as far as `lift` allows. If users whose ratings hardly
+        differ counted as much as others, skewed ratings would give items their medians, not their means. The b of a
+        fold is its vector, in which biases weigh at least 1, times the root of `shrink` and of the fold's share of
+        the x.
         """
-        # A constant and the items' factors, and their priors. In single precision: noise is far larger.
+        # A constant and the items' factors, and their priors. In single precision: noise far exceeds rounding.
         m, k = self.items.mean.shape
         table, prior = (Table.empty(m, k, np.float32) for _ in range(2))
         table.values[:, 0] = 1
@@ -172,27 +172,27 @@ def item_step(
     shrink: float = 1.0,
     offset: float = 1.0,
 ) -> RowFunction:
-    """What a user contributes to an item step, from regressions that leave out a fold.
+    """Users' contributions to an item step, from regressions that leave out a fold.
 
-    Entry p of a row is in fold p % FOLDS. The vector z of a fold is fitted to the others: it minimizes
+    Entry p of a row is in fold p % FOLDS. The vector z of a fold is fitted to the other folds: it minimizes
     |t - X z|^2 + (z - c)^T diag(penalty) (z - c), where t is the value minus the item's base, and c the mean of the
-    priors of the items in the other folds and of `prior_count` zeros. The residual t - x . z of an entry is that of its
-    own fold's vector. All penalties are positive.
+    priors of the other folds' items and of `prior_count` zeros. The residual of an entry is t - x . z, with the vector
+    of its own fold. All penalties are positive.
 
-    With A = (bias_weight, z without its first number) for the vector z of a fold, w_j = a_j scaled to length 1 over the
-    row, and e_j the residual: x_j = w_j e_j |A| for the fold of each entry, scaled to the length `clip`, but by no more
-    than `lift` (clip = 0: not at all); vectors A / |A|; and as numbers A times `shrink` and the root of that scale
-    times the sum of the fold's weights, its first one also times `offset`.
+    For the vector z of a fold, let A = (bias_weight, z without its first number). With w_j = a_j scaled to length 1
+    over the row, and the residual e_j, x_j = w_j e_j |A| for the fold of each entry; x is scaled to the norm `clip`, by
+    a factor of at most `lift` (not at all if clip = 0). The vectors are A / |A|. The numbers are A times `shrink`,
+    times the root of this factor and of the sum of the fold's weights; the first one also times `offset`.
 
     Args:
-        scale: Of values.
-        items: The table of x, the priors, base, penalty (by number of z), and a.
-        prior_count: How many zeros.
+        scale: The scale of values.
+        items: The table of x, the priors, base, penalty (by coordinate of z), and a.
+        prior_count: The number of zeros.
         bias_weight: The first number of A.
-        clip: The length of x.
-        lift: The most that x is lengthened by.
-        shrink: Of numbers.
-        offset: Of the first of them.
+        clip: The norm of x.
+        lift: The largest factor that scales x up.
+        shrink: A factor of the numbers.
+        offset: A further factor of the first number.
     """
     table, prior, base, penalty, a = items
     kind, ld, number = table.padded.dtype, table.padded.shape[1], table.padded.itemsize
@@ -219,15 +219,15 @@ class Settings:
     """How DPALS spends a budget.
 
     Attributes:
-        shares: Label -> share of mu^2, or (share, count).
-        n_steps: Item steps.
+        shares: Shares of mu^2, or (share, count), by label.
+        n_steps: The number of item steps.
         exponent: Users weigh their items by popularity^-exponent.
-        bias_clip: Bound of a user's contribution to the item biases.
-        step_clip: The length of a user's contribution to an item step.
+        bias_clip: The bound on a user's contribution to the item biases.
+        step_clip: The norm of a user's contribution to an item step.
         n_directions: The most directions that are taken from the second moment.
-        n_frequent: How many items are in it.
-        residual: Whether it is that of residuals on all items, not of co-occurrences.
-        signal: mu times the number of users, as far as it is public.
+        n_frequent: The number of items in it.
+        residual: Whether it is that of residuals on all items, instead of co-occurrences.
+        signal: mu times the number of users, as far as that is public.
     """
 
     shares: dict[str, float | tuple[float, int]]
@@ -242,7 +242,7 @@ class Settings:
 
     @property
     def bounds(self) -> dict[str, float]:
-        """Label -> the L2 norm that a user's contribution to that release never exceeds."""
+        """The bound on the L2 norm of a user's contribution to each release, by label."""
         return {
             USERS: USERS_BOUND,
             POPULARITY: 1.0,
@@ -257,7 +257,7 @@ class Settings:
 
     @property
     def lists(self) -> bool:
-        """Whether what is chosen together is released for lists."""
+        """Whether there are releases for lists, of what is chosen together."""
         return LISTS[0] in self.shares
 
     @property
@@ -270,13 +270,13 @@ class Settings:
         return Plan.gaussian(mu, self.shares)
 
     def continued(self, together: Settings, missing: float) -> Settings:
-        """For a model that exists.
+        """The settings for continuing a model.
 
-        A second moment is pooled with earlier ones, and pays if it does for the budget of all fits.
+        A second moment is pooled with earlier ones, so it is released if it pays for the budget of all fits together.
 
         Args:
             together: The settings for the budget of all fits.
-            missing: What earlier fits could have spent on a second moment, and did not: the first makes up for it.
+            missing: The budget that earlier fits did not spend on a second moment, and the first one makes up for.
         """
         shares = {USERS: _share_of_users(self.signal), POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
         if self.residual:
@@ -291,34 +291,34 @@ class Settings:
 
 
 def directions_stand_out(mu: float, n_frequent: int, share: float, size: float) -> bool:
-    """Whether directions of that size stand out from the second moment's noise, with that share of a budget of mu."""
+    """Whether directions of this size stand out of a second moment's noise, for this share of a budget of mu."""
     return math.sqrt(2 * n_frequent) / (mu * math.sqrt(share)) < size
 
 
 def _share_of_users(signal: float) -> float:
-    """The share of the users release, for a budget of mu and so many users that mu times their number is `signal`.
+    """The share of the users release, for a budget with mu times the number of users equal to `signal`.
 
-    All else is counted in the unit that follows from it. So where the budget is small it gets what it takes for an
-    order of magnitude to stand out that a sixth of the users have: for 5,000 people 10% at epsilon .1, .6% from .6 on.
+    The unit of all other numbers follows from this release. If the budget is small, the share makes an order of
+    magnitude that a sixth of users have stand out: for 5,000 people 10% at epsilon .1, and .6% from epsilon .6 on.
     """
     return min(max((6 * STANDS_OUT * USERS_BOUND / signal) ** 2, 0.006), 0.1)
 
 
 def _share_of_residuals(signal: float) -> float:
-    """The share of a look for tastes among frequent items, for a budget of mu and users of which mu times is `signal`.
+    """The share of the test for tastes among frequent items, for a budget with mu times the number of users = `signal`.
 
-    It is to show tastes so strong that item steps are to begin with them. For 5,000 people it is .03 at epsilon 1,
-    where twice as much shows more of them, but costs others up to .1%, and .006 from epsilon 3 on.
+    It must show tastes that are strong enough for item steps to begin with them. For 5,000 people it is .03 at epsilon
+    1, where twice as much would show more of them but cost other data up to .1%, and .006 from epsilon 3 on.
     """
     return min(max((205 / signal) ** 2, 0.006), 0.03)
 
 
 def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> dict[str, float]:
-    """Shares with that of lists, for a budget of mu and so many users that mu times their number is `signal`.
+    """Shares with that of lists, for a budget with mu times the number of users equal to `signal`.
 
-    With little signal, lists are little more than what is popular: that gets more, and directions less. From 1,500 on
-    (6,000 people at epsilon 1) directions get 28%. It is a choice between ratings and lists: with .2, .33 and .5 on
-    MovieLens 1M at epsilon 5, RMSE is .872, .877 and .883 and recall@20 .319, .332 and .342. Fitted there and on
+    With little signal, lists are little more than what is popular, so popularity gets more, and directions less. From a
+    signal of 1,500 on (6,000 people at epsilon 1) directions get 28%. This trades ratings for lists: with .2, .33, .5
+    on MovieLens 1M at epsilon 5, RMSE is .872, .877 and .883 and recall@20 .319, .332 and .342. Fitted there and on
     MovieLens 100K, anime, MovieTweetings and Jester, with the same outcome on each.
     """
     x = 0.28 * math.sqrt(min(signal / 1500, 1.0))
@@ -328,7 +328,7 @@ def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> d
 
 
 def _with_steps(shares: dict[str, float], n_steps: int) -> dict[str, float | tuple[float, int]]:
-    """Shares, and what they leave for item steps."""
+    """Shares, with the rest for item steps."""
     rest = 1 - math.fsum(shares.values())
     return {**shares, GRAM: (GRAM_SHARE * rest, n_steps), STEP: (rest - GRAM_SHARE * rest, n_steps)}
 
@@ -342,7 +342,7 @@ def settings(
         mu: The Gaussian-DP parameter of the whole budget.
         n_items: The size of the catalog.
         n_users_hint: About how many users there are, if that is public; by default 1.6 for each item, at least 5,000.
-        n_steps: How many item steps, if not the rule's number.
+        n_steps: The number of item steps; by default, a rule decides.
         lists: Whether lists of items are learned, too.
     """
     n_users = n_users_hint or max(5_000, 1.6 * n_items)
@@ -350,7 +350,7 @@ def settings(
     budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
     shares = {USERS: _share_of_users(mu * n_users), POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
     residual, n_frequent = n_items <= MOST_ITEMS, min(n_items, MOST_ITEMS)
-    # A second moment of residuals is always in the plan: when the number of users is known, its line may release
+    # A second moment of residuals is always in the plan. Once the number of users is known, its line may release
     # something else.
     if residual:
         shares |= {SECOND_MOMENT: RESIDUAL_SHARE}

@@ -1,4 +1,4 @@
-"""The public side of DPALS: what is known of the items, and how surely. All of it is computed from releases."""
+"""The public side of DPALS: posteriors of the items. All of it is computed from releases."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from discreet.parallel import over_blocks
 from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
 
-# In the unit of `UserStatistics`, in which a user's ratings spread by about 1. Numbers that follow from releases are
-# estimated: these are where estimates begin, or what holds where noise hides them. They were fitted to validation
-# errors on ML-1M, Jester-1, anime, MovieTweetings and generated data; how sensitive these are is what
-# `benchmarks/regret.py --constants` prints.
+# In the unit of `UserStatistics`, about the standard deviation of a user's ratings. These are starting points of
+# estimates from releases, or values that hold where noise hides the data. They were fitted to validation errors on
+# ML-1M, Jester-1, anime, MovieTweetings and generated data; `benchmarks/regret.py --constants` prints how sensitive the
+# errors are to them.
 BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity predicts, before any is released
-FEATURE_BIAS = 0.2  # and of what a public feature adds to them
-COLUMN_SPREAD = 0.11  # and of factors about what co-occurrences predict
+FEATURE_BIAS = 0.2  # the same for the effect of a public feature on biases
+COLUMN_SPREAD = 0.11  # the same for factors about what co-occurrences predict
 SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # 1 / variance of users' coefficients
 USER_PRIOR = 0.6  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
-OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix, which is truncated, says
-GAIN_ERROR, NOISE_ERROR = 0.5, 0.2  # relative errors of that, and of the ratings' own noise
+OVERLAP = 1.5  # about what an item step observes, relative to what the (clipped) shared Gram matrix predicts
+GAIN_ERROR, NOISE_ERROR = 0.5, 0.2  # relative errors of that ratio, and of the ratings' own noise
 PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.07, 0.2  # random probe columns: how many, their size, how far they may grow
-WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against factors in item steps
-GRAM_FREEDOM = 2.0  # of the prior of users' shared Gram matrix: the relative variance of its diagonal is 1
-GRAM_LEAST = 0.1  # of a direction that noise hides, in that matrix, over what an average one has
-GRAM_FILL = 0.5  # how much of its bound an average user may fill, by the steps before: with more, many are truncated
-USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is known
-AS_EXPECTED = 10.0  # items
+WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # candidate weights of biases relative to factors in item steps
+GRAM_FREEDOM = 2.0  # degrees of freedom of the prior of the shared Gram matrix: its diagonal's relative variance is 1
+GRAM_LEAST = 0.1  # the value of a direction that noise hides in that matrix, relative to the average
+GRAM_FILL = 0.5  # the share of its bound that an average user may fill, given earlier steps; above, many are clipped
+USER_SQUARE = 0.3  # prior mean square of the numbers of users' vectors
+AS_EXPECTED = 10.0  # pseudo-items with the prior variance, when growth is estimated
 SCALE_ERROR = 0.5  # relative error of the assumed sizes of columns; with .3 and .8, test errors change by about .1%
-POPULARITY = 1  # the factor that is popularity; factor 0 is the slope of biases
+POPULARITY = 1  # index of the popularity factor; factor 0 is the slope of biases
 
 
 def _noise(release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:
-    """The variance of released sums about the true biases: that of the release, and that of the ratings."""
+    """The variance of released sums about the true biases: that of the release plus that of the ratings."""
     noise: Array = release.std**2 + frequencies.squares
     return noise
 
@@ -59,7 +59,7 @@ def _bias_spread(release: Noisy | Pooled, frequencies: ItemFrequencies, before: 
     """The variance of item biases about their prior mean, by the moments of their sums."""
     c, noise = frequencies.sums, _noise(release, frequencies) + 0.09 * frequencies.variance
     total = noise + (BIAS_SPREAD * c) ** 2
-    # Where noise is most of a sum, a small error in its assumed size would mislead: such items count little.
+    # Items whose sums are mostly noise get little weight: a small error in its assumed size would mislead.
     weights = (c / total) ** 2 * ((BIAS_SPREAD * c) ** 2 / total) ** 2
     excess = (release.values - c * before) ** 2 - noise
     size = float((weights * c**2).sum())
@@ -104,7 +104,7 @@ class ItemPosterior:
 
     @cached_property
     def variance(self) -> Array:
-        """Of each entry of `mean`."""
+        """The variance of each entry of `mean`."""
         found: Array = np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0)  # rounding may make it negative
         return found
 
@@ -118,7 +118,7 @@ class ItemPosterior:
         return float(np.average((centered**2).sum(axis=1), weights=frequencies.sums))
 
     def priors(self, frequencies: ItemFrequencies) -> Array:
-        """`user_priors` of its factors."""
+        """The `user_priors` of its factors."""
         return user_priors(self.factors, frequencies)
 
     @classmethod
@@ -136,7 +136,7 @@ class ItemPosterior:
         return cls(mean[:, None], (spread * (1 - gain * c))[:, None, None])
 
     def with_columns(self, columns: Array, variance: Array | float) -> ItemPosterior:
-        """More factors, known with some variance."""
+        """Add factors that are known with some variance."""
         (m, k), n = self.mean.shape, columns.shape[1]
         covariance, new = np.zeros((m, k + n, k + n)), np.arange(k, k + n)
         covariance[:, :k, :k] = self.covariance
@@ -144,7 +144,7 @@ class ItemPosterior:
         return ItemPosterior(np.column_stack([self.mean, columns]), covariance)
 
     def with_slopes(self, frequencies: ItemFrequencies) -> ItemPosterior:
-        """Two columns on which users differ: how much they follow the common taste, and what is popular."""
+        """Add two columns on which users differ: how closely they follow the common taste, and popularity."""
         centered = self.bias - np.average(self.bias, weights=frequencies.sums)
         size, known = SLOPE_BIAS**-0.5, self.covariance[:, 0, 0]
         popular = frequencies.log_popularity * SLOPE_POPULARITY**-0.5
@@ -154,23 +154,23 @@ class ItemPosterior:
         return items
 
     def with_features(self, features: Array, frequencies: ItemFrequencies) -> ItemPosterior:
-        """Columns of public features of the items, on which users may differ."""
+        """Add columns of public features of the items, on which users may differ."""
         if not features.size:
             return self
         centered = features - np.average(features, axis=0, weights=frequencies.sums)
         return self.with_columns(centered / np.sqrt(FEATURE), 0.05**2)
 
     def bias_weight(self, frequencies: ItemFrequencies, vectors: Array, mu: float, n_jobs: int | None = None) -> float:
-        """The weight of biases against factors in item steps that leaves the least error, of WEIGHTS.
+        """The weight of biases relative to factors in item steps that leaves the least error, from WEIGHTS.
 
-        A user's contribution has a fixed length, in the direction (weight, u). So steps of mu together observe b_j with
-        the precision (mu c_j weight)^2 / (weight^2 + |u|^2), and number a of v_j with u_a^2 in place of the weight.
+        A user's contribution has a fixed norm, in the direction (weight, u). So steps with a total of mu observe b_j
+        with the precision (mu c_j weight)^2 / (weight^2 + |u|^2), and number a of v_j with u_a^2 in place of `weight`.
 
         Args:
             frequencies: How often items occur.
             vectors: Mean squares of users' u.
-            mu: Of all steps together.
-            n_jobs: Threads, in scikit-learn's meaning.
+            mu: The mu of all steps together.
+            n_jobs: Number of threads, as in scikit-learn.
         """
         c, own, k = frequencies.sums[:, None], frequencies.squares[:, None], len(vectors)
         matters, size = np.append(1.0, vectors), float(vectors.sum())
@@ -184,18 +184,18 @@ class ItemPosterior:
         return min(zip(over_blocks(error, WEIGHTS, n_jobs), WEIGHTS, strict=True))[1]
 
     def with_probes(self, seed: int = 0) -> ItemPosterior:
-        """Random probe columns, by which the first item steps look for tastes that no other column explains."""
+        """Add random probe columns, with which the first item steps look for tastes that no other column explains."""
         columns = np.random.default_rng(seed).standard_normal((len(self.mean), PROBES))
         return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
     def first(self, n: int) -> ItemPosterior:
-        """Of the first n columns alone."""
+        """The posterior of the first n columns."""
         return ItemPosterior(self.mean[:, :n].copy(), self.covariance[:, :n, :n].copy())
 
     def probed(self, n: int, observed: Observation, limit: float = 2.0) -> float:
-        """After an item step whose columns from the n-th on were random probes: the variance of these, 0 to drop them.
+        """The variance of random probe columns, from the n-th on, after an item step; 0 to drop them.
 
-        If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says
+        If users' coefficients on probes explain nothing, a probe's sums are noise of known variance. Their excess shows
         how far probes have to move, and becomes their variance, unless it could be a fluctuation of the noise, of up to
         `limit` standard deviations, or an error in the assumed size of the ratings' own noise.
         """
@@ -217,26 +217,24 @@ class ItemPosterior:
 
 @dataclass(frozen=True)
 class ItemEstimate:
-    """What item steps have observed of the items, besides what was known of them before.
+    """What item steps have observed of the items, combined with a prior.
 
     Without fresh noise, steps would converge to phi_j = theta_j + H_j^-1 e_j, the regression on all ratings. The
     ratings' own noise e_j is the same in every step. So all steps together estimate phi_j, each of them by
-    B_j + H_j mean_j = H_j phi_j + fresh noise + error. The posterior of theta_j combines what was known before with
-    this one estimate, whose variance includes that of H_j^-1 e_j.
+    B_j + H_j mean_j = H_j phi_j + fresh noise + error. The posterior of theta_j combines the prior with this one
+    estimate, whose variance includes that of H_j^-1 e_j.
 
-    The error is that of H_j, of which only an approximation with the relative error GAIN_ERROR is known. It is large
-    as long as phi_j is far from the mean, so later steps count more, and a wrong gain slows convergence down without
-    changing its limit.
+    The error is that of H_j, which is known only up to a relative error of GAIN_ERROR. It is large as long as phi_j is
+    far from the mean, so later steps count more, and a wrong gain slows convergence down without changing its limit.
 
     Attributes:
-        before: What was known before the first step.
-        precision: Of phi_j, (items, k, k).
+        before: The prior: the posterior before the first step.
+        precision: The precision of phi_j, (items, k, k).
         information: The precision times the estimate, (items, k).
         gap: The second moment of phi_j about the mean of theta_j, (items, k, k); None before the first step.
-        items: What is known now.
-        growth: How much further numbers of theta_j spread about what was known before than that says: a factor of their
-            variance, estimated from all items together, (k,).
-        scale: How much larger factors are than `before` says: factors of its means, estimated in the same way, (k,).
+        items: The posterior now.
+        growth: Factors of the prior variance of the numbers of theta_j, estimated from all items together, (k,).
+        scale: Factors of the prior means of factors, estimated in the same way, (k,).
     """
 
     before: ItemPosterior
@@ -249,13 +247,13 @@ class ItemEstimate:
 
     @classmethod
     def nothing(cls, items: ItemPosterior) -> ItemEstimate:
-        """Before the first step."""
+        """The estimate before the first step."""
         one = np.ones(items.mean.shape[1])
         return cls(items, np.zeros_like(items.covariance), np.zeros_like(items.mean), None, items, one, one)
 
     @classmethod
     def of(cls, before: ItemPosterior, precision: Array, information: Array, own: ByItem) -> ItemEstimate:
-        """With what earlier steps have observed; `own` is the covariance of the ratings' own noise."""
+        """From what earlier steps have observed; `own` is the covariance of the ratings' own noise."""
         one = np.ones(before.mean.shape[1])
         found = cls(before, precision, information, None, before, one, one)
         for _ in range(3):
@@ -275,7 +273,7 @@ class ItemEstimate:
         return ItemEstimate(before, precision, information, gap, items, growth, scale)
 
     def updated(self, observed: Observation, n_jobs: int | None) -> ItemEstimate:
-        """With what another step has observed."""
+        """Add what another step has observed."""
         step = observed.moves, observed.shares**-2, observed.fresh, self.items.mean, self.gap
         return self._with(observed.own, step, n_jobs)
 
@@ -293,7 +291,7 @@ class ItemEstimate:
         return ItemEstimate(self.before, precision, information, gap, items, self._growth(items), self._scale(items))
 
     def _growth(self, items: ItemPosterior) -> Array:
-        """By MacKay's rule: squared changes over how many numbers have been learned, and a few that are as expected."""
+        """MacKay's rule: squared changes over the number of well-determined parameters, plus AS_EXPECTED items."""
         expected = self.before.variance
         changes = ((items.mean - self.before.mean * self.scale) ** 2 / expected).sum(axis=0)
         learned = (1 - items.variance / (expected * self.growth)).sum(axis=0)
@@ -302,27 +300,27 @@ class ItemEstimate:
         return growth
 
     def _scale(self, items: ItemPosterior) -> Array:
-        """By a Newton step towards the scale under which what was observed is most likely."""
+        """A Newton step toward the scale that maximizes the likelihood of the observations."""
         first, spread = self.before.mean, self.before.variance * self.growth
         learned = 1 - items.variance / spread
         size = (first**2 * learned / spread).sum(axis=0) + SCALE_ERROR**-2
         change = (first * (items.mean - first * self.scale) / spread).sum(axis=0) - (self.scale - 1) / SCALE_ERROR**2
         scale: Array = np.maximum(self.scale + change / size, 0.0)
-        # Biases were released themselves. Those of rare items contain the noise of their few ratings, which looks like
-        # a slope: that column only shrinks.
+        # Biases were released themselves. Biases of rare items contain the noise of their few ratings, which looks like
+        # a slope, so that column may only shrink.
         scale[0], scale[1] = 1, min(scale[1], 1)
         return scale
 
 
 def _shrunken(gram: Pooled, usual: Array) -> Array:
-    """A Gram matrix of users, where noise may be most of it.
+    """A users' Gram matrix, shrunk where it may be mostly noise.
 
-    The prior is that of a Wishart distribution with GRAM_FREEDOM degrees of freedom, whose mean is diagonal: `usual`,
-    which is what users whose residuals are not explained yet contribute, times a factor that is estimated.
+    The prior is a Wishart distribution with GRAM_FREEDOM degrees of freedom and a diagonal mean: `usual`, the
+    contribution of users whose residuals are all unexplained, times a factor that is estimated.
 
     Args:
         gram: Symmetric. The variance of its noise off the diagonal is half of that on it.
-        usual: (k,).
+        usual: The diagonal, (k,).
     """
     variance = np.diagonal(gram.std) ** 2
     size = float((usual**2 / variance).sum())
@@ -337,9 +335,10 @@ def _shrunken(gram: Pooled, usual: Array) -> Array:
 class Observation:
     """The noisy sums B_j of an item step.
 
-    B_j = sum over users of om w e (bias_weight, u), where the residual e is (1, u) . (theta_j - its mean now) plus the
-    rating's own noise. So B_j = H_j (theta_j - mean) + e_j + fresh noise: H_j is about c_j / (sum of c) times the
-    shared Gram matrix of all users' (bias_weight, u), and e_j is the sum of the ratings' own noise.
+    B_j = sum over users of om w e (bias_weight, u), where om is a user's scaling factor, w the item's weight, and the
+    residual e is (1, u) . (theta_j - its mean now) plus the rating's own noise. So B_j = H_j (theta_j - mean) + e_j +
+    fresh noise: H_j is about c_j / (sum of c) times the shared Gram matrix of all users' (bias_weight, u), and e_j is
+    the sum of the ratings' own noise.
 
     Attributes:
         sums: B_j, (items, k).
@@ -347,10 +346,10 @@ class Observation:
         gain: H_j / shares_j, (k, k).
         noise: The covariance of e_j, divided by squares_j, (k, k).
         squares: `ItemFrequencies.squares`.
-        std: Of the fresh noise.
+        std: The standard deviation of the fresh noise.
         vectors: Mean squares of users' u, (k - 1).
-        variance: Of ratings about what was predicted, at least and at most, up to a factor: users with small residuals
-            count more.
+        variance: Lower and upper estimates of the variance of ratings about predictions, up to a factor, since users
+            with small residuals count more.
     """
 
     sums: Array
@@ -376,20 +375,20 @@ class Observation:
     ) -> Observation:
         """From the two releases of an item step, and the Gram matrices of all steps so far, pooled.
 
-        In those, the weight of biases is 1. `vectors` are the mean squares of users' u that were known before, of the
-        first columns. What varies by chance is taken three standard deviations either way.
+        In those, the weight of biases is 1. `vectors` are the previous mean squares of users' u, for the first columns.
+        Uncertain variances are taken at three standard deviations either way.
         """
         vectors = np.append(vectors, np.full(len(pooled.values) - 1 - len(vectors), USER_SQUARE))
         c, sizes = frequencies.sums, np.append(bias_weight, np.ones(len(vectors)))
         usual = clip * c.sum() / math.sqrt(bias_weight**2 + vectors.sum()) * np.append(1.0, vectors)
         values, vectors = np.linalg.eigh(_shrunken(pooled, usual) * np.outer(sizes, sizes))
-        # Noise may hide a direction. It counts as one in which users do vary, or else nothing would be learned of it.
+        # Noise may hide a direction. Assume that users vary along it; otherwise nothing would be learned about it.
         std = np.sqrt(np.mean(np.square(pooled.std * np.outer(sizes, sizes))))
         hidden = min(noise_edge(std, len(sizes)), GRAM_LEAST * values.mean())
         K = (vectors * np.maximum(values, max(hidden, 1e-3 * max(values[-1], 1e-12)))) @ vectors.T
-        noise = clip**2 / np.trace(K) * K  # a user's part has that length, and is noise for the most
+        noise = clip**2 / np.trace(K) * K  # a user's contribution has that norm, and is mostly noise
         vectors = np.diagonal(K)[1:] / K[0, 0] * bias_weight**2
-        # What a user's residuals are scaled by is clip / (their length times that of the vectors), and adds up to K.
+        # Users' scaling factors, clip / (norm of their residuals times that of the vectors), add up to K.
         found = np.array([sizes**2 @ np.diagonal(gram.values), gram.values[0, 0]])
         error = 3 * np.array([np.linalg.norm(sizes**2 * np.diagonal(gram.std)), gram.std[0, 0]])
         least, most = (
@@ -405,7 +404,7 @@ class Observation:
 
     @property
     def moves(self) -> Array:
-        """H_j^-1 B_j: about how far phi_j is from the mean, (items, k)."""
+        """H_j^-1 B_j: approximately the distance of phi_j from the mean, (items, k)."""
         moves: Array = (self.sums / self.shares[:, None]) @ self._inverse.T
         return moves
 
@@ -427,24 +426,24 @@ class Observation:
         return noise
 
     def first(self, n: int) -> Observation:
-        """Of the first n columns alone."""
+        """The observation of the first n columns."""
         gain, noise = self.gain[:n, :n], self.noise[:n, :n]
         return replace(self, sums=self.sums[:, :n], gain=gain, noise=noise, vectors=self.vectors[: n - 1])
 
 
 @dataclass
 class SharedVectors:
-    """What item steps show of users' vectors (kappa, u), from one step to the next.
+    """What item steps show about users' vectors (kappa, u), carried from one step to the next.
 
     Attributes:
-        bound: Of a user's contribution to the shared Gram matrix.
-        clip: The length of a user's contribution to an item step.
+        bound: The bound on a user's contribution to the shared Gram matrix.
+        clip: The norm of a user's contribution to an item step.
         squares: Mean squares of the numbers of u.
         pooled: The shared Gram matrices of all steps, where the weight of biases is 1.
-        shrink: By what the next contributions to the shared Gram matrix are to be multiplied, for most to be in bounds.
-        n_steps: How many steps there were.
-        first: The least that the first step left unexplained.
-        unexplained: The most that the last one did, over that.
+        shrink: The factor of the next contributions to the shared Gram matrix that keeps most of them within the bound.
+        n_steps: The number of steps so far.
+        first: A lower estimate of what the first step left unexplained.
+        unexplained: An upper estimate of what the last one left, relative to that.
     """
 
     bound: float
@@ -458,21 +457,21 @@ class SharedVectors:
 
     @classmethod
     def nothing(cls, k: int, bound: float, clip: float) -> SharedVectors:
-        """Before the first step, for items of which k numbers are known."""
+        """The state before the first step, for items with k numbers."""
         return cls(bound, clip, np.full(k - 1, USER_SQUARE), Pooled(np.zeros((0, 0)), np.zeros((0, 0))))
 
     def first_numbers(self, k: int) -> SharedVectors:
-        """What is known of the first k numbers alone."""
+        """The estimates for the first k numbers."""
         values, std = (each[:k, :k] for each in (self.pooled.values, self.pooled.std))
         return replace(self, squares=self.squares[: k - 1], pooled=Pooled(values, std))
 
     def observed(self, gram: Noisy, sums: Noisy, bias_weight: float, frequencies: ItemFrequencies) -> Observation:
-        """With the two releases of another step, and what that one has observed."""
+        """Add the two releases of another step. Returns its observation."""
         k = len(gram.values)
         unit = self.shrink * np.square(np.append(max(bias_weight, 1.0), np.ones(k - 1)))
         shared = Pooled(*(each / np.sqrt(np.outer(unit, unit)) for each in (gram.values, gram.std)))
         self.pooled = _pooled(self.pooled, shared, self.n_steps) if self.n_steps else shared
-        # At least, and times `shrink`.
+        # A lower estimate, and times `shrink`.
         filled = float(np.diagonal(self.pooled.values) @ unit) - 3 * gram.std * math.sqrt(k)
         self.shrink = min(self.shrink * GRAM_FILL * self.bound * frequencies.n_users / max(filled, 1e-9), 1.0)
         found = Observation.of(
@@ -485,10 +484,10 @@ class SharedVectors:
 
 
 def _pooled(before: Pooled, now: Pooled, at: int) -> Pooled:
-    """The shared Gram matrices of steps 0 to `at`. Later vectors count more.
+    """The pooled shared Gram matrices of steps 0 to `at`. Later vectors count more.
 
-    Earlier ones are made as large as the last one: what is left of ratings falls, and users' scales grow with that.
-    Numbers that are new are those of the last one.
+    Earlier ones are rescaled to the size of the last one: as residuals fall, users' scaling factors grow. New numbers
+    come from the last one alone.
     """
     k = min(len(now.values), len(before.values))
     old, new = (max(float(np.trace(each.values[:k, :k])), 1e-9) for each in (before, now))

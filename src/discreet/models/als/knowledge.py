@@ -1,9 +1,9 @@
-"""What a DPALS model keeps from one fit to the next: its releases, pooled. All of it is computed from releases.
+"""What a DPALS model keeps from one fit to the next: its pooled releases. All of it is computed from releases.
 
-A continuation makes the releases of a fit again, on the ratings of the day, and pools them with what is kept, each by
-its precision. Two things are different from one release with more budget. The amount of data may have changed: sums
-are compared per interaction. And the old ratings may not be those of the same people: if the item biases that are
-released differ by more than noise explains, what was known before counts for less.
+A continuation repeats the releases of a fit on the current ratings, and pools them with the earlier ones, weighted by
+precision. Two things differ from one release with more budget. The amount of data may have changed, so sums are
+compared per interaction. And the earlier ratings may be of other people: if the released item biases differ by more
+than noise explains, earlier releases get less weight.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from discreet.models.eigen import places
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
 
-N_BASE = 3  # columns that every model has: the bias, and two slopes
+N_BASE = 3  # columns of every model: the bias and two slopes
 SAME = 1e-12
-SINGULAR = 1e-9  # precisions this small, relative to others, are rounding
+SINGULAR = 1e-9  # relative precisions this small are rounding errors
 # Standard deviations. A continuation looks again for what may be a fluctuation of the noise, month after month: with 2,
 # it would find one within a few years.
 FLUCTUATION = 3.0
@@ -29,10 +29,10 @@ FLUCTUATION = 3.0
 
 @dataclass(frozen=True)
 class StepInformation:
-    """What item steps have observed: `ItemEstimate`'s precision and information, and the ratings' own noise.
+    """The observations of item steps: `ItemEstimate`'s precision and information, and the ratings' own noise.
 
     Attributes:
-        precision: Of phi_j, (items, k, k).
+        precision: The precision of phi_j, (items, k, k).
         information: The precision times the estimate, (items, k).
         own: The covariance of the ratings' own noise in phi_j.
     """
@@ -42,24 +42,24 @@ class StepInformation:
     own: ByItem
 
     def changed(self, columns: Array, inflation: float, scale: float) -> StepInformation:
-        """In other columns: (old, new) says how far users' places on new columns are their places on old ones.
+        """The same in other columns.
 
         Args:
-            columns: (k, k').
-            inflation: The variance is larger by this factor.
-            scale: The unit of the ratings before, over that now.
+            columns: Correlations of users' coordinates on old and new columns, (k, k').
+            inflation: A factor of the variance.
+            scale: The earlier unit of ratings, relative to the present one.
         """
         precision = columns.T @ self.precision @ columns / (inflation * scale**2)
         own = self.own[0], columns.T @ self.own[1] @ columns * scale**2
         return StepInformation(precision, self.information @ columns / (inflation * scale), own)
 
     def first(self, k: int) -> StepInformation:
-        """Of the first k columns alone."""
+        """The observations of the first k columns."""
         own = self.own[0], self.own[1][:k, :k]
         return StepInformation(self.precision[:, :k, :k], self.information[:, :k], own)
 
     def proves(self, k: int, limit: float = FLUCTUATION) -> bool:
-        """Whether what is observed of the columns from the k-th on exceeds noise, by `limit` standard deviations."""
+        """Whether the observations of the columns from the k-th on exceed noise by `limit` standard deviations."""
         size = np.trace(self.precision, axis1=1, axis2=2)
         observed = np.flatnonzero(size > SINGULAR * size.max())
         size = size[observed, None, None]
@@ -72,12 +72,12 @@ class StepInformation:
 
 @dataclass(frozen=True)
 class KnownPairs:
-    """A second moment that is known from earlier releases: a `Pool`.
+    """A second moment from earlier releases, as a `Pool`.
 
     Attributes:
         pairs: Its values.
-        place: Where each item is among its items; -1: it is not.
-        precision: Of each value.
+        place: The position of each item in the second moment, -1 if it is not there.
+        precision: The precision of each value.
     """
 
     pairs: Array
@@ -85,11 +85,11 @@ class KnownPairs:
     precision: float
 
     def std(self, std: float) -> float:
-        """The noise of a new release with this standard deviation, pooled."""
+        """The noise after pooling a new release with this standard deviation."""
         return float((std**-2 + self.precision) ** -0.5)
 
     def __call__(self, release: Noisy, items: Array) -> Noisy:
-        """A new release, pooled. Where only that one is known, it is shrunk: all noise is alike, or less."""
+        """Pool a new release. Entries without earlier values are shrunk, so that none is noisier than the others."""
         old, precision = self.place[items], release.std**-2 + self.precision
         values = release.values / release.std**2
         known = np.flatnonzero(old >= 0)
@@ -99,12 +99,12 @@ class KnownPairs:
 
 @dataclass(frozen=True)
 class KnownMoment:
-    """A second moment that is kept.
+    """A second moment that a model keeps.
 
     Attributes:
         values: Its values.
         items: The numbers of its items.
-        scale: The standard deviation of its noise, and c^2 / n_users of these items, added up.
+        scale: The standard deviation of its noise, and the sum of c^2 / n_users over its items.
     """
 
     values: Array
@@ -112,13 +112,13 @@ class KnownMoment:
     scale: Array
 
     def of_items(self, place: Array) -> KnownMoment:
-        """In another catalog, where an item is at its place. -1: it is not there."""
+        """The same in another catalog, given each item's position there, or -1."""
         place = place[self.items]
         kept = place >= 0
         return KnownMoment(self.values[np.ix_(kept, kept)], place[kept], self.scale)
 
     def pool(self, frequencies: ItemFrequencies, inflation: float) -> KnownPairs:
-        """What is known of it, for the amount of data of today."""
+        """The second moment as a `Pool`, rescaled to the present amount of data."""
         std, size = self.scale
         ratio = float(frequencies.sums[self.items].sum() ** 2 / frequencies.n_users / max(size, SAME))
         precision = (std * ratio) ** -2 / inflation if len(self.items) else 0.0
@@ -127,21 +127,21 @@ class KnownMoment:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What is kept of the releases, for the items of one catalog.
+    """The releases that a model keeps, for the items of one catalog.
 
     Attributes:
-        unit: Of biases and steps, in units of the ratings.
-        users: The moments of a user, on average, and the standard deviation of that.
+        unit: The unit of biases and steps, in units of the ratings.
+        users: The mean moments of a user, and their standard deviation.
         frequencies: How often items occur.
         bias: Released item biases and their precision, (items, 2).
         items: Means and variances of item biases after all steps, (items, 2).
         chosen: The second moment of the weights of frequent items.
-        residuals: That of residuals, of all items if it was released.
-        loadings: Of the frequent items on the directions, (frequent, directions).
-        standing: Where items stand on the directions, and the precision of that, (items, directions + 1).
-        steps: What item steps have observed of (bias, slopes, features, directions, other columns).
-        others: Means of the other columns before any step, (items, n).
-        others_variance: And their variances.
+        residuals: The second moment of residuals, of all items, if it was released.
+        loadings: Loadings of the frequent items on the directions, (frequent, directions).
+        standing: Loadings of all items on the directions, and their precision, (items, directions + 1).
+        steps: The observations of item steps of (bias, slopes, features, directions, other columns).
+        others: Prior means of the other columns, (items, n).
+        others_variance: Their prior variances.
     """
 
     unit: float
@@ -159,11 +159,11 @@ class Knowledge:
 
     @property
     def n_directions(self) -> int:
-        """How many directions there are."""
+        """The number of directions."""
         return int(self.loadings.shape[1])
 
     def of_items(self, at: Array) -> Knowledge:
-        """That of the items of another catalog, by their numbers in this one. -1: nothing is known of it."""
+        """The same for another catalog, given by its items' numbers in this one, or -1 for new items."""
 
         def moved(values: Array) -> Array:
             found: Array = np.concatenate([values, np.zeros((1, *values.shape[1:]))])[at]
@@ -189,7 +189,7 @@ class Knowledge:
         )
 
     def proven(self) -> Knowledge:
-        """Without the other columns, if what several fits have observed of them could be a fluctuation of the noise."""
+        """Drop the other columns if what several fits have observed of them could be a fluctuation of the noise."""
         n = self.others.shape[1]
         k = self.steps.precision.shape[1] - n
         return self if not n or self.steps.proves(k) else self.without_others()
@@ -202,21 +202,21 @@ class Knowledge:
         )
 
     def with_users(self, release: Noisy) -> tuple[Noisy, Array]:
-        """The moments of all users, pooled; and what to keep of them."""
+        """The pooled moments of all users, and the part to keep."""
         n = max(float(release.values[0] + release.values[1]) / math.sqrt(2), 10.0)
         now, noise = release.values / n, (release.std / n) ** 2
         before, variance = self.users[:-1], float(self.users[-1]) ** 2
-        # Other people have other moments: what noise does not explain is how far they may differ.
+        # Other people have other moments: the part of the difference that noise does not explain shows how far.
         wide = variance + np.maximum((now - before) ** 2 - 4 * (variance + noise), 0.0)
         pooled = (now / noise + before / wide) / (1 / noise + 1 / wide)
         std = math.sqrt(float(np.mean(1 / (1 / noise + 1 / wide))))
         return Noisy(pooled * n, std * n), np.append(pooled, std)
 
     def inflation(self, release: Noisy, frequencies: ItemFrequencies, scale: float) -> float:
-        """How much larger the model's variances should be, by how far its release of item biases is from a new one.
+        """The factor of the model's variances that its release of item biases calls for, compared with a new one.
 
-        What noise does not explain of that is how far other people's biases differ. Releases are compared with
-        releases: both are about users' own means, which item steps correct for.
+        The part of the difference that noise does not explain shows how far other people's biases differ. Releases are
+        compared with releases: both are relative to users' own means, which item steps correct for.
         """
         precision, variance = self.bias[:, 1] / scale**2, self.items[:, 1] * scale**2
         known = (precision > 0) & (variance > 0)
@@ -234,14 +234,14 @@ class Knowledge:
         return 1 + max((float((weights * (off**2 - noise)).sum()) - FLUCTUATION * error) / size, 0.0)
 
     def with_bias(self, release: Noisy, frequencies: ItemFrequencies, inflation: float, scale: float) -> Pooled:
-        """The release of item biases, pooled."""
+        """The pooled release of item biases."""
         c, old = frequencies.sums, self.bias[:, 1] / (inflation * scale**2)
         precision = release.std**-2 + old / c**2
         values = (release.values / release.std**2 + old * self.bias[:, 0] * scale / c) / precision
         return Pooled(values, precision**-0.5)
 
     def between(self, found: Directions, n_items: int) -> Array:
-        """How far users' places on new directions are their places on old ones, (old, new): correlations."""
+        """Correlations of users' coordinates on old and new directions, (old, new)."""
         loadings = np.zeros((n_items, self.n_directions))
         loadings[self.chosen.items] = self.loadings
         if not (found.n and self.n_directions):
@@ -251,7 +251,7 @@ class Knowledge:
         return between
 
     def with_standing(self, release: Noisy, frequencies: ItemFrequencies, between: Array, inflation: float) -> Pooled:
-        """The release of `Extension`, pooled."""
+        """The pooled release of all items' loadings."""
         d, c = release.values.shape[1], frequencies.sums[:, None]
         squares = np.maximum((between**2).sum(axis=0), SAME)
         old = self.standing[:, -1:] * squares / inflation * d / c**2
@@ -260,12 +260,12 @@ class Knowledge:
         return Pooled((release.values / release.std**2 + old * before) / precision, precision**-0.5)
 
     def columns(self, between: Array, n_features: int) -> Array:
-        """For `StepInformation.changed`: all columns but the directions stay what they are."""
+        """The argument of `StepInformation.changed`: all columns but the directions stay the same."""
         k, d = self.steps.precision.shape[1], self.n_directions
         first, n_others = N_BASE + n_features, self.others.shape[1]
         new = between.shape[1]
         found = np.zeros((k, first + new + n_others))
-        if k == first + d + n_others:  # else the features are others
+        if k == first + d + n_others:  # otherwise the features differ
             found[:first, :first] = np.eye(first)
             found[first : first + d, first : first + new] = between
             found[first + d :, first + new :] = np.eye(n_others)

@@ -1,4 +1,4 @@
-"""Lists, learned with ratings: what users choose together and rate highly, from all that is released of popularity."""
+"""Lists, learned with ratings: what users choose together and rate highly, from all releases of popularity."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def learn_lists(
     pool: Pool | None,
     lines: Sequence[Sequence[str]],
 ) -> tuple[Choices, int]:
-    """What users choose together, and how many of the further `lines` release popularity instead.
+    """Learn what users choose together. Also returns how many of the further `lines` released popularity.
 
     Args:
-        releaser: Its plan has `LABELS` and the lines.
-        users: As for `learn_choices`, with how much they like each item.
-        popularity: As it is known (`popularity_of`), and what further releases of it can be pooled with.
-        items: What is known of their biases.
-        frequencies: How often they occur.
-        features: Public numbers that describe them.
-        pool: Pools the second moment with earlier ones.
-        lines: Groups of labels that may release popularity, in the order in which they are taken.
+        releaser: Its plan must have `LABELS` and the lines.
+        users: As for `learn_choices`; values are how much users like each item.
+        popularity: The estimate (`popularity_of`), and a release that further ones can be pooled with.
+        items: The posterior of item biases.
+        frequencies: How often items occur.
+        features: Public numbers that describe items.
+        pool: Combines the second moment with earlier ones.
+        lines: Groups of labels that may release popularity, in order of use.
     """
     known, counts = popularity
     grades = np.maximum(1 + SLOPE * items.bias, 0) / math.hypot(1, SLOPE)
@@ -59,9 +59,9 @@ def learn_lists(
 
 
 def popularity_of(frequencies: ItemFrequencies, released: Noisy) -> Noisy:
-    """Popularity, as the frequencies have it."""
+    """Popularity, from the frequencies."""
     known = frequencies.sums / frequencies.a
-    # Noise may turn it negative, where hardly anything was rated: then it is as large as noise would hide.
+    # Noise may make it negative for items with hardly any ratings; then it is set to the level that noise hides.
     square = float(known @ known)
     scale = max(float(released.values @ known) / square, released.std / math.sqrt(square))
     return Noisy(scale * known, scale * math.sqrt(float(np.mean(frequencies.variance / frequencies.a**2))))
@@ -70,7 +70,7 @@ def popularity_of(frequencies: ItemFrequencies, released: Noisy) -> Noisy:
 def unbiased_popularity(frequencies: ItemFrequencies, released: Noisy, weights: Noisy) -> Noisy:
     """The same without bias, from the two releases of it, so that further releases can be pooled with it."""
     a, typical = frequencies.a, frequencies.sums / frequencies.a
-    # A user's weights have length 1: they are a over about the root mean square of it.
+    # Users' weights are scaled to length 1, so they are about a divided by its root mean square.
     scale = math.sqrt(float(typical @ a**2 / typical.sum()))
     variance = (scale * weights.std / a) ** 2 + (CHANGE * scale * typical) ** 2
     precision = released.std**-2 + 1 / variance

@@ -1,7 +1,7 @@
-"""DPALS: private alternating least squares, the flagship.
+"""DPALS, private alternating least squares: its parameters, and the methods of a fitted model.
 
-Here are its parameters, and what a fitted model can do. What is released, in order, is in `training.py`, what users
-contribute to it in `contributions.py`, and how it is used in `estimate.py`.
+The releases, in order, are in `training.py`, users' contributions to them in `contributions.py`, and the estimates from
+them in `estimate.py`.
 """
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ class DPALS(PrivateModel):
 
         sum over their items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + l a_i^2 + k |u_i - p_i|^2
 
-    (in a unit in which ratings spread by about 1; the weight l follows from how far users' means spread, k is at most
-    1.8, both fall with what predictions leave unexplained, and the prior mean p_i follows from which items they have).
-    It costs nothing, because only the user sees the result.
-    The first columns of v_j are the item's bias and popularity: users differ in how far they follow the common taste.
-    Items are learned from noisy sums over users:
+    (in a unit of about the standard deviation of a user's ratings; l follows from how far users' means spread, k is at
+    most 1.8, both shrink with the variance that predictions leave unexplained, and the prior mean p_i follows from
+    which items the user has). It costs nothing, because only the user sees the result. The first columns of v_j are the
+    item's bias and popularity: users differ in how closely they follow the common taste. Items are learned from noisy
+    sums over users:
 
     - how many users there are, their mean rating, how far ratings spread (bound of one user's contribution: sqrt 5);
-    - item popularity and weights: each user's items, with weights of length 1 together (bound 1);
+    - item popularity and weights: each user's items, with weights scaled to length 1 (bound 1);
     - item biases: weighted, centered ratings (bound 1);
-    - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), and where all
-      items stand on these (bound 1); or, of at most 400 items, of users' residuals (bound 1). If that shows tastes, it
-      is released again in place of item steps, with one of weights (bound 1): u_i and v_j then follow from it alone;
+    - if the budget allows, a second moment of users' weights, for directions of taste, and all items' loadings on these
+      (bounds 1); or, for at most 400 items, a second moment of users' residuals (bound 1). If that shows tastes, it is
+      released again in place of item steps, with one of weights (bound 1): u_i and v_j then follow from it alone;
     - with objective="both", what is chosen together and rated highly, for lists (bounds 1), as `DPSVD` does;
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
-      of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
+      of all users' vectors (bound 12). All steps together give one estimate of an item's remaining parameters. In the
       first step, random probe columns look for tastes that no other column explains. If these are strong, each
       further step is made in three parts, at a third of its cost each: later parts correct what earlier ones could not.
 
     With objective="both", the model also learns what people choose and like, from the releases that `DPSVD` makes of
     ratings as graded likes, which share the budget; `recommend` then ranks by that, `similar_items` and `explain` are
-    about it, and only `predict` gives ratings. Where no taste can be told from noise, popularity is released again in
+    about it, and only `predict` gives ratings. If no taste stands out of the noise, popularity is released again in
     place of item steps, until lists are expected to be as good as those of `DPPopularity`. With objective="ratings",
     `recommend` ranks by predicted rating.
 
@@ -91,20 +91,20 @@ class DPALS(PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: Item steps, which share one budget; by default 5 to 16, by epsilon.
+        n_steps: The number of item steps, which share one budget; by default 5 to 16, depending on epsilon.
         n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment
             of weights.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
             by "|"). They are public, and cost no privacy.
         adjacency: What neighboring data sets differ in: one user more or less ("add-remove"), or "replace".
         objective: To predict "ratings", by which lists are ranked, too; or "both", to learn lists of their own, by what
-            users choose together and rate highly, at the same cost in all. `predict` gives ratings in either case.
+            users choose together and rate highly, at the same total cost. `predict` gives ratings in either case.
         caution: How many standard deviations of an item's uncertainty are subtracted from its score for ranking: with
             1, the better known of two items with equal scores comes first. For lists by predicted rating.
-        n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
+        n_jobs: Number of threads, as in scikit-learn. The releases are the same for any number.
 
     Attributes:
-        n_users_: About how many users there were, by a release; at least 10.
+        n_users_: The approximate number of users, from a release; at least 10.
     """
 
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
@@ -155,7 +155,7 @@ class DPALS(PrivateModel):
     @staticmethod
     def _checked(plan: Plan) -> Plan:
         if min(line.cost.mu or 0.0 for line in plan.lines if line.label != GRAM) < LEAST_MU:
-            raise PrivacyError("epsilon: with so little of it, or so many steps, noise would hide any number of users")
+            raise PrivacyError("epsilon: too small, or n_steps too large: noise would hide any number of users")
         return plan
 
     def _check_data(self, ratings: Interactions) -> None:
@@ -173,19 +173,19 @@ class DPALS(PrivateModel):
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         features = item_features(ratings.catalogue, self.features or ())
         training = Training.of(releaser, self._settings(ratings.n_items), ratings)
-        with single_threaded_blas():  # its threads would spin for a while after each call, and take time from ours
+        with single_threaded_blas():  # BLAS threads would spin for a while after each call, and take time from ours
             return self._learned(training, *training.begin(features))
 
     def _learned(
         self, training: Training, mean: float, frequencies: ItemFrequencies, items: ItemPosterior
     ) -> dict[str, Any]:
-        """The model after all item steps, in the unit of the ratings."""
+        """The learned attributes after all item steps, in the unit of the ratings."""
         items = training.steps(mean, frequencies, items)
         (low, high), unit = training.scale.value_range, training.scale.unit
         n_jobs = training.releaser.n_jobs
         own, variance, kernel = items.factors, items.variance, np.zeros((len(items.mean), 0))
         if (tastes := training.tastes) is not None:
-            # The penalty of users' vectors is that of a variance of 1 / USER_VECTOR.
+            # The penalty of users' vectors corresponds to a variance of 1 / USER_VECTOR.
             own = math.sqrt(USER_VECTOR) * np.column_stack([own * tastes.sizes, tastes.columns])
             scale = USER_VECTOR * np.append(1 / USER_VECTOR, np.square(tastes.sizes))
             variance = np.column_stack([variance * scale, USER_VECTOR * tastes.variance])
@@ -219,7 +219,7 @@ class DPALS(PrivateModel):
         return self._checked(self._continued(more, whole("n_items", n_items, 1)).plan(more._mu()))
 
     def _continued(self, more: DPALS, n_items: int) -> Settings:
-        """The settings of a continuation: they follow from what was spent before, too."""
+        """The settings of a continuation, which also depend on what was spent before."""
         before = self.guarantee_.cost.mu or 0.0
         both = self.objective == "both"
         together = settings(math.hypot(more._mu(), before), n_items, self.n_users_hint, lists=both)
@@ -240,12 +240,12 @@ class DPALS(PrivateModel):
         n_steps: int | None = None,
         **reading: Any,
     ) -> Self:
-        """Continue to learn, best on all ratings so far: the same releases again, pooled with those of before.
+        """Continue to learn, from all ratings so far: repeat the releases, and pool them with the earlier ones.
 
         The model is public, so it costs nothing to start from it. Items are matched by their ids; new items start from
-        nothing, and items that are not in the catalog of `ratings` are dropped. Give all ratings so far, not only new
+        the prior, and items that are not in the catalog of `ratings` are dropped. Give all ratings so far, not only new
         ones: the noise is the same, and more ratings stand out from it further. A model of other people's ratings is
-        prior knowledge, which counts for less the further the item biases released of them are from those of these.
+        prior knowledge, whose weight shrinks with the difference between its released item biases and the new ones.
 
         Args:
             ratings: Ratings with the same range of values, or anything that `discreet.read` takes.
@@ -263,14 +263,14 @@ class DPALS(PrivateModel):
         fitted = after.certificate["model"]["params"]
         if changed := [name for name, value in learned_by(self).items() if fitted.get(name) != value]:
             raise DataError(
-                f"{', '.join(changed)}: the model was fitted with another, and a certificate of both could not be; set "
-                "it back, and give fit_more what it is to spend: fit_more(ratings, epsilon=..., n_steps=...)"
+                f"{', '.join(changed)}: the model was fitted with another value, and no certificate can cover both; "
+                "set it back, and tell fit_more what to spend: fit_more(ratings, epsilon=..., n_steps=...)"
             )
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             training = Training.of(releaser, self._continued(more, ratings.n_items), ratings)
             training.known = self._known(ratings.catalogue)
-            training.noise = 1.0 if self._shows_tastes else self._noise  # a model without tastes leaves more
+            training.noise = 1.0 if self._shows_tastes else self._noise  # without tastes, more variance is unexplained
             return self._learned(training, *training.begin(item_features(ratings.catalogue, self.features or ())))
 
         with more._readied(ratings, reading) as table:
@@ -383,12 +383,12 @@ class DPALS(PrivateModel):
 
     @property
     def _shows_tastes(self) -> bool:
-        """Whether tastes are those that a second moment of residuals shows, and not of item steps."""
+        """Whether tastes come from a second moment of residuals, and not from item steps."""
         return bool(len(self.known_own_) <= self.item_prior_.shape[1])
 
     @property
     def _n_kernel(self) -> int:
-        """How many of the last factors are kernel columns, which are computed from the others."""
+        """The number of last factors that are kernel columns, which are computed from the others."""
         return int(self.item_factors_.shape[1] - self.item_prior_.shape[1])
 
     def _similar_columns(self) -> slice:

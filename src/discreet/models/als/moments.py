@@ -1,4 +1,4 @@
-"""The public side of DPALS, before item steps: moments of users, how often items occur, directions, kernel columns.
+"""The public side of DPALS, before item steps: moments of users, frequencies of items, directions, kernel columns.
 
 All of it is computed from releases.
 """
@@ -18,26 +18,26 @@ from discreet.parallel import over_blocks, single_threaded_blas
 from discreet.privacy.releaser import Noisy, clear_of, edge_of_rows, noise_edge, without_noise
 from discreet.typing import Array
 
-CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
-SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
+CHANGE = 0.15  # prior relative change of an item's share of all interactions from one release to the next
+SCALES = 4.0 ** np.arange(-2, 6)  # prior means of items' frequencies, relative to the overall mean
 MAGNITUDES = 24  # of the variance of a user's ratings: from the square of half their range down, by factors of 4
 STANDS_OUT = 4.0  # noise standard deviations: of as many numbers as MAGNITUDES, noise alone is never that large
 LEAST_UNIT = 2.0**-MAGNITUDES  # of half the range of ratings: the unit of ratings that are all the same
-MOST_COLUMNS = 64  # of tastes that a second moment of residuals shows
-LEAST_NOISE = 0.02  # of residuals, over their variance
-SETTLED = 1e-3  # change of that, below which it is final
-LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
+MOST_COLUMNS = 64  # the most columns of tastes from a second moment of residuals
+LEAST_NOISE = 0.02  # the least noise variance of residuals, relative to their variance
+SETTLED = 1e-3  # change of that variance below which iterations end
+LEAST_EIGENVALUE = 1.05  # of a kept direction, relative to the largest eigenvalue of the noise
 
 
 def ratio(sums: float, size: float, error: float, guess: float, spread: float) -> tuple[float, float]:
-    """An estimate of r from sums = r * size + an error, if r is about `guess` give or take `spread`; its variance."""
+    """Posterior mean and variance of r, from sums = r * size + error and a prior of mean `guess` and sd `spread`."""
     precision = (size / error) ** 2 + spread**-2
     return (sums * size / error**2 + guess / spread**2) / precision, 1 / precision
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """Several releases of the same sums, pooled: as `Noisy`, with a standard deviation for each number."""
+    """Several releases of the same sums, pooled: like `Noisy`, with a standard deviation for each number."""
 
     values: Array
     std: Array
@@ -45,19 +45,19 @@ class Pooled:
 
 @dataclass(frozen=True)
 class UserStatistics:
-    """What is known of the users, in units of half the range of ratings.
+    """Estimates about the users, in units of half the range of ratings.
 
-    Where noise hides a number, it is what is usual for ratings: a mean in the middle of the range, a user's ratings
-    spreading by .45 about their mean, users' means with .3 of that variance.
+    A number that noise hides has a typical value: the mean is the middle of the range, a user's ratings have a standard
+    deviation of .45 about their mean, and users' means .3 of that variance.
 
     Attributes:
-        n_users: About how many there are.
+        n_users: The approximate number of users.
         mean: The mean of their means.
         within: The standard deviation of a user's ratings about their mean.
         offset_penalty: within^2 over the variance of users' means about `mean`.
-        n_variance: Of `n_users`.
-        mean_variance: Of `mean`, over within^2.
-        between_variance: Of the variance of users' means about it, over within^4.
+        n_variance: The variance of `n_users`.
+        mean_variance: The variance of `mean`, over within^2.
+        between_variance: The variance of the estimated variance of users' means, over within^4.
     """
 
     n_users: float
@@ -87,16 +87,16 @@ class UserStatistics:
         return cls(n, mean, math.sqrt(variance), variance / between, std**2, *errors)
 
     def loss(self, popularity: Noisy) -> float:
-        """What is lost in predictions by own means as not all of this is known exactly, over within^2.
+        """The loss in predictions by own means that is due to the uncertainty of these estimates, over within^2.
 
-        With h = 1 / n_i and T = 1 / offset_penalty, a user's shrunken mean is T / (T + h) times their own. That its
-        limit `mean` has the error e adds (h / (T + h))^2 e^2 to the mean squared error, and that T is larger by t
+        With h = 1 / n_i and T = 1 / offset_penalty, a user's shrunken mean is T / (T + h) times their own. An error e
+        of its limit `mean` adds (h / (T + h))^2 e^2 to the mean squared error, and an error t of T adds
         h^2 t^2 / ((T + t + h) (T + h)^2).
 
         Args:
-            popularity: It adds up to the sum over users of the root of n_i.
+            popularity: Its sum is that over users of the root of n_i.
         """
-        # n_i is taken to be as small as it may be, give or take a standard deviation.
+        # n_i is taken as small as it may be, within a standard deviation.
         roots = float(popularity.values.sum()) - popularity.std * math.sqrt(len(popularity.values))
         h = min((self.n_users + math.sqrt(self.n_variance)) / max(roots, 1e-9), 1.0) ** 2
         total, variance = 1 / self.offset_penalty + h, self.between_variance
@@ -108,11 +108,11 @@ class ItemFrequencies:
     """How often items occur, in users' weights.
 
     Attributes:
-        a: What a user weighs an item by, before their weights are scaled to length 1.
+        a: Users' weights of items, before they are scaled to length 1.
         sums: c_j, the sum of all users' weights of item j, estimated.
-        variance: Of that estimate.
-        n_users: About how many users there are.
-        log_popularity: Of items, with mean 0 over interactions, and variance 1 with that of what is not known of it.
+        variance: The variance of that estimate.
+        n_users: The approximate number of users.
+        log_popularity: Log popularity, with mean 0 over interactions, and variance 1 including its uncertainty.
     """
 
     a: Array
@@ -127,11 +127,11 @@ class ItemFrequencies:
         return cls._of(a, popularity.values * a, (popularity.std * a) ** 2, release, n_users)
 
     def updated(self, release: Noisy, n_users: float) -> ItemFrequencies:
-        """With another release of the weights, perhaps of other users."""
-        # `sums` are expectations: noise would make the sum of what is positive too large, but not this.
+        """Update with another release of the weights, perhaps of other users."""
+        # `sums` are posterior means, whose sum is unbiased; noise would bias a sum of positive parts upward.
         scale = max(float(release.values @ self.sums), 1e-9) / max(float((self.sums**2).sum()), 1e-9)
         other, variance = scale * self.sums, scale**2 * self.variance
-        # How much shares have changed, by the moments of the difference.
+        # The variance of changes in shares, by the moments of the difference.
         noise = release.std**2 + variance
         total = noise + (CHANGE * other) ** 2
         weights = (other / total) ** 2
@@ -148,28 +148,28 @@ class ItemFrequencies:
 
     @classmethod
     def _combined(cls, a: Array, other: Array, spread: Array, release: Noisy, n_users: float) -> ItemFrequencies:
-        """Combine two estimates of how often items occur, and the fact that none occurs less than never."""
+        """Combine two estimates of how often items occur, given that no frequency is negative."""
         variance = 1 / (1 / release.std**2 + 1 / spread)
         mean = variance * (release.values / release.std**2 + other / spread)
         sums, variance = _frequency(mean, variance)
         log = np.log(sums / a)
         log = log - np.average(log, weights=sums)
-        # What is not known of it counts as variance: where noise hides popularity, the column is small.
+        # Its uncertainty counts as variance: where noise hides popularity, the column is small.
         log /= max(float(np.sqrt(np.average(log**2 + variance / sums**2, weights=sums))), 0.5)
         return cls(a, sums, variance, n_users, np.maximum(log, -3))
 
     @classmethod
     def known(cls, a: Array, sums: Array, variance: Array) -> ItemFrequencies:
-        """From what a model keeps of them, which is not the number of users."""
+        """From the parts that a model keeps, which do not include the number of users."""
         return cls(a, sums, variance, math.nan, np.zeros(len(a)))
 
     def weighed(self, exponent: float) -> ItemFrequencies:
-        """With the weights that follow from what is known of popularity now."""
+        """With the weights that follow from the present estimate of popularity."""
         a = np.maximum(self.sums / self.a, 0.7) ** -exponent
         return replace(self, a=a, sums=self.sums * (a / self.a), variance=self.variance * (a / self.a) ** 2)
 
     def of_items(self, at: Array) -> ItemFrequencies:
-        """Those of some items, by number. -1 is an item of which nothing is known; it is taken to be rare."""
+        """The frequencies of some items, by number. New items, with -1, are assumed to be rare."""
         rare, typical = float(self.sums.min(initial=1.0)), float(self.sums.mean()) if len(self.sums) else 1.0
         a, sums, variance, log_popularity = (
             np.append(values, other)[at]
@@ -184,17 +184,17 @@ class ItemFrequencies:
 
     @cached_property
     def squares(self) -> Array:
-        """About the sum of the squares of users' weights of each item; of one user they add up to 1."""
+        """The approximate sum of users' squared weights of each item; those of one user add up to 1."""
         squares: Array = self.a * self.sums
         squares *= self.n_users / squares.sum()
         return squares
 
 
 def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
-    """The mean and the variance of numbers that are not negative and were seen with normal noise.
+    """The posterior mean and variance of nonnegative numbers that were observed with normal noise.
 
-    A few items are far more frequent than the others: the prior is a mixture of exponential distributions, whose means
-    are SCALES and whose weights are those that fit best to what was seen (by expectation maximization).
+    A few items are far more frequent than others: the prior is a mixture of exponential distributions with means
+    SCALES, whose weights are fitted by expectation maximization.
     """
     std = np.sqrt(variance)[:, None]
     typical = max(float(seen.mean()), float(np.sqrt(variance.mean() / len(seen))))
@@ -217,11 +217,11 @@ def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class MostFrequent:
-    """The most frequent items, and how often they occur among themselves: users' weights of these have length 1.
+    """The most frequent items, and their frequencies among themselves, for users' weights scaled to length 1 over them.
 
     Attributes:
-        items: Their numbers, rising.
-        frequencies: Theirs alone.
+        items: Their numbers, increasing.
+        frequencies: Their frequencies.
     """
 
     items: Array
@@ -229,30 +229,30 @@ class MostFrequent:
 
     @property
     def n(self) -> int:
-        """How many there are."""
+        """The number of items."""
         return len(self.items)
 
     @classmethod
     def of(cls, frequencies: ItemFrequencies, popularity: Array, std: float, least: float, most: int) -> MostFrequent:
-        """As many as a direction with a share of `least` of the residuals would stand out of their second moment in.
+        """As many items as possible, given that a direction with a share `least` of residuals must stand out.
 
-        With chances q_j to have item j, independently, a user weighs it by about q_j a_j / sqrt(v), on average, where v
-        is what the squares of their weights of items add up to: a_j^2 for itself, and q_k a_k^2 for each other.
+        If users have item j with probability q_j, independently, its mean weight is about q_j a_j / sqrt(v), where v is
+        the mean sum of the user's squared weights: a_j^2 for the item itself, and q_k a_k^2 for each other item.
 
         Args:
-            frequencies: Of all items.
+            frequencies: The frequencies of all items.
             popularity: The sum of users' weights of each item, if a user weighs theirs equally; at least 0.
-            std: Of the noise in the second moment.
-            least: The share.
+            std: The standard deviation of the noise in the second moment.
+            least: The share of the residuals' variance.
             most: The most items.
         """
         n = frequencies.n_users
         order = np.argsort(-popularity, kind="stable")[:most]
-        # Those of a user with k items add up to the root of k.
+        # The popularities of a user with k items add up to the root of k.
         q = np.minimum(popularity[order] * max(float(popularity.sum()) / n, 1.0) / n, 1.0)
         a, sizes = frequencies.a[order], np.arange(1, len(order) + 1)
         lengths = np.cumsum(q * a**2)[:, None] + (1 - q) * a**2
-        sums = n * q * a / np.sqrt(lengths)  # of each item, if the first so many are chosen
+        sums = n * q * a / np.sqrt(lengths)  # of each item, for every number of chosen items
         clear = clear_of(noise_edge(std, sizes), sizes) < least * np.tril(sums**2).sum(axis=1) / n
         size = int(sizes[clear].max(initial=0))
         rising = np.argsort(order[:size])
@@ -264,7 +264,7 @@ class MostFrequent:
 
 
 def _leading(matrix: Array, edge: float, n: int) -> tuple[Array, Array]:
-    """Eigenvalues above the noise's edge but the first, with the inflation by noise undone, and their eigenvectors."""
+    """Eigenvalues above the noise's edge except the first, corrected for noise, and their eigenvectors."""
     m = len(matrix)
     with single_threaded_blas():
         values, vectors = eigh(matrix, subset_by_index=[max(m - n - 1, 0), m - 1])
@@ -275,11 +275,11 @@ def _leading(matrix: Array, edge: float, n: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Directions:
-    """Directions of taste, from what is chosen together. The first direction is popularity, and left out.
+    """Directions of taste, from what is chosen together, without the first one, which is popularity.
 
     Attributes:
-        loadings: (items, directions): a user's weights times these say where they stand, with variance 1 over users.
-        places: (items, directions): other loadings times these say how the two places of a user correlate.
+        loadings: (items, directions): a user's weights times these are their coordinates, with variance 1 over users.
+        places: (items, directions): other loadings times these are correlations of users' coordinates on both.
     """
 
     loadings: Array
@@ -287,14 +287,14 @@ class Directions:
 
     @property
     def n(self) -> int:
-        """How many there are."""
+        """The number of directions."""
         return int(self.loadings.shape[1])
 
     @classmethod
     def of(cls, moment: Noisy, frequent: Array, frequencies: ItemFrequencies, most: int) -> Directions:
         """From the second moment of users' weights of frequent items."""
         c = frequencies.sums[frequent]
-        damped = c / (c + 0.4 * frequencies.sums.mean())  # there is little to see in rarer items
+        damped = c / (c + 0.4 * frequencies.sums.mean())  # rarer items carry little information
         edge = moment.std * float(np.sqrt(2 * (damped**4).sum()))
         values, vectors = _leading(damped[:, None] * moment.values * damped, edge, most)
         loadings, places = np.zeros((2, len(frequencies.sums), len(values)))
@@ -315,7 +315,7 @@ class Directions:
         return cls(loadings, places)
 
     def columns(self, release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:
-        """Where items stand, from the release of `standing`: of variance 1 over interactions."""
+        """All items' loadings, from the release of `standing`, with variance 1 over interactions."""
         c = frequencies.sums[:, None]
         centered = release.values - c * (release.values.sum(axis=0) / c.sum())
         noise = release.std**2 + frequencies.squares[:, None] / self.n
@@ -325,21 +325,21 @@ class Directions:
 
 
 def standardized(columns: Array, frequencies: ItemFrequencies) -> Array:
-    """With mean 0 and variance 1 over interactions."""
+    """Columns rescaled to mean 0 and variance 1 over interactions."""
     columns = columns - np.average(columns, axis=0, weights=frequencies.sums)
     return columns / np.maximum(np.sqrt(np.average(columns**2, axis=0, weights=frequencies.sums)), 1e-9)
 
 
 @dataclass(frozen=True)
 class Tastes:
-    """What a second moment of residuals shows: a Gaussian model of them, y_j = sizes . (factors_j) . z + columns_j . u.
+    """A Gaussian model of residuals, from their second moment: y_j = sizes . (factors_j) . z + columns_j . u.
 
     Attributes:
         columns: (items, k), for users' u of variance 1: what they rate higher, or lower, together.
-        variance: Of each of their numbers.
+        variance: The variance of each of their numbers.
         sizes: The standard deviations of users' z along the columns that were known before.
-        noise: The variance of ratings that is left.
-        n_clear: How many columns stand out of the noise.
+        noise: The remaining variance of ratings.
+        n_clear: The number of columns that stand out of the noise.
     """
 
     columns: Array
@@ -350,16 +350,16 @@ class Tastes:
 
     @classmethod
     def of(cls, moment: Noisy, frequencies: ItemFrequencies, factors: Array, pairs: Noisy | None = None) -> Tastes:
-        """From the sum over n users of x x^T, where x are their residuals times weights, and of length 1.
+        """From the sum over n users of x x^T, where x are their residuals times weights, scaled to length 1.
 
-        With residuals of variance 1 that are V u + noise of variance s, it is v_j . v_k times the same sum of weights,
-        `pairs`. That is about w_j w_k with w_j = c_j / sqrt(n), and what it is exactly may be released, too. The
-        diagonal has `squares` in place of w_j^2, so it is scaled; and s w_j^2 is subtracted. Around what is left there
-        is noise: that of the release, and that of n users, whose products vary by what is not explained of their
-        ratings. Eigenvalues that stand out are shrunk by what noise did to them, and s is what they leave. As long as
-        it falls, more may stand out. A third of the eigenvalues says how large s is.
+        With residuals V u + noise of variance s, entry jk is v_j . v_k times the same sum of weights, `pairs`, which
+        may be released, too; otherwise it is taken to be w_j w_k, with w_j = c_j / sqrt(n). The diagonal has `squares`
+        in place of w_j^2, so it is rescaled, and s w_j^2 is subtracted. The rest has the noise of the release, and the
+        sampling noise of n users, whose products vary by the unexplained part of their ratings. Eigenvalues that stand
+        out are shrunk by how far the noise has rotated their vectors, and s is what they leave; as long as s falls,
+        more may stand out. A third of the eigenvalues determines s.
 
-        The others are shrunk, too: as if they were noise and a matrix whose entries are as large as the excess says.
+        The other eigenvalues are shrunk, too, as for noise plus a matrix with entries as large as the excess.
         """
         m, n, std = len(moment.values), frequencies.n_users, moment.std
         most, (own, together) = min(MOST_COLUMNS, 2 * m // 3), _weights(pairs, frequencies)
@@ -383,7 +383,7 @@ class Tastes:
         excess = min(max(float(np.var(values[k:])) - edge**2 / 4, 0.0), (before * total / m) ** 2 / 4)
         values = np.append(clear, excess / (excess + edge**2 / 4) * np.maximum(values[k:most], 0))
         vectors, values = vectors[:, :most][:, values > 0], values[values > 0]
-        # What is not known of a column, over the square of what is: more, if an item is rarer than others.
+        # The variance of a column relative to its square: larger for rarer items.
         doubt, squares, usual = (edge / 2 / values) ** 2, squares[:, None], total / m
         columns = vectors * np.sqrt(values * squares) * (1 + doubt) / (squares + doubt * usual)
         variance = values / total * doubt * usual / (squares + doubt * usual)
@@ -391,10 +391,10 @@ class Tastes:
 
 
 def _weights(pairs: Noisy | None, frequencies: ItemFrequencies) -> tuple[Array, Array]:
-    """The sums of users' squared weights; and how often two items occur together, over what independent ones would.
+    """The sums of users' squared weights, and how often two items occur together, relative to independent ones.
 
-    Where that is less, it is 1: dividing by it would raise noise above its edge. What `pairs` differs from expectations
-    by is shrunk, and without it they are all there is.
+    Ratios below 1 are set to 1: dividing by them would raise noise above its edge. Deviations of `pairs` from
+    expectations are shrunk; without `pairs`, the expectations are used.
     """
     squares = frequencies.sums**2 / frequencies.n_users
     expected = np.sqrt(np.outer(squares, squares))
@@ -410,7 +410,7 @@ def _weights(pairs: Noisy | None, frequencies: ItemFrequencies) -> tuple[Array, 
 
 
 def _sizes(matrix: Array, columns: Array, error: float) -> tuple[Array, float]:
-    """How far users vary along given columns, one after another, by what a noisy matrix shows; and that, added up."""
+    """How far users vary along given columns, one after another, estimated from a noisy matrix; and the total."""
     sizes, total, matrix = np.zeros(columns.shape[1]), 0.0, matrix.copy()
     for at, column in enumerate(columns.T):
         square = float(column @ column)
@@ -423,11 +423,11 @@ def _sizes(matrix: Array, columns: Array, error: float) -> tuple[Array, float]:
     return sizes, total
 
 
-# -- columns for tastes that are not linear in what is known of the items: they cost no privacy
+# -- kernel columns, for tastes that are not linear in items' vectors: they cost no privacy
 
-LANDMARKS, KERNEL_COLUMNS = 250, 30  # more of either change little
-KERNEL_LENGTH = 2.0  # items are alike if they differ by less than so many standard deviations, in all numbers together
-KERNEL_BLOCK = 1 << 10  # items at a time and thread
+LANDMARKS, KERNEL_COLUMNS = 250, 30  # larger numbers change little
+KERNEL_LENGTH = 2.0  # items within about this many standard deviations of each other are similar
+KERNEL_BLOCK = 1 << 10  # items that a thread takes at a time
 
 
 def kernel_columns(vectors: Array, weights: Array, n_jobs: int | None = None) -> Array:
@@ -438,9 +438,9 @@ def kernel_columns(vectors: Array, weights: Array, n_jobs: int | None = None) ->
     is a ridge regression on these columns, of which the leading ones over interactions are kept.
 
     Args:
-        vectors: What is known of the items, (items, k).
-        weights: How often they occur.
-        n_jobs: Threads, in scikit-learn's meaning.
+        vectors: The items' estimated vectors, (items, k).
+        weights: How often items occur.
+        n_jobs: Number of threads, as in scikit-learn.
     """
     share = weights / weights.sum()
     centered = vectors - share @ vectors

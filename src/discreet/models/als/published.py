@@ -112,14 +112,14 @@ class PublishedDPALS(PrivateModel):
         start: "random", or "svd", the leading eigenvectors of a noisy second moment.
         start_scale: Length of the vectors of a random start, or of the longest of an SVD start.
         item_step: "solve" (A_item), or "gradient", noisy gradient steps (Remark 8).
-        n_gradients: How many gradients make a step.
+        n_gradients: The number of gradients in a step.
         project_first: Whether Gram matrices are projected on the positive semidefinite cone before penalties are added,
             as in code that the authors published later, not after, as in Algorithm 1. With much noise the model is
             better: no eigenvalue is below the penalty.
         normalise: Whether the start and each step end with V (V^T V)^(-1/2) (line 13).
         adjacency: "add-remove" or "replace".
         random_state: Seed of the start and of the samples; public.
-        n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
+        n_jobs: Number of threads, as in scikit-learn. The result is the same for any number.
     """
 
     _in_spark: ClassVar[bool] = True
@@ -178,7 +178,7 @@ class PublishedDPALS(PrivateModel):
         return self.preprocess if self.center is None else self.center
 
     def _releases(self, sigmas: Sigmas) -> dict[str, Noised]:
-        """In the units of the paper: Gamma_u = Gamma_M = 1. The number of items does not matter, if there are two."""
+        """The releases, where Gamma_u = Gamma_M = 1 as in the paper; the same for any number of items from 2 on."""
         k, n, root = self.max_items, 2, math.sqrt(self.max_items)
         found: dict[str, Noised] = {}
         if self.preprocess:

@@ -130,7 +130,7 @@ def own_vectors(sample: Sample) -> Array:
 
 
 def own_equations(sample: Sample) -> tuple[Array, Array, Array | None]:
-    """What some users contribute to an item step: their vectors, ratings and weights."""
+    """Some users' contributions to an item step: their vectors, ratings and weights."""
     return own_vectors(sample), sample.values, sample.weights
 
 

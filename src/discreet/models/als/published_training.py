@@ -47,8 +47,8 @@ COUNTS, RECOUNTS = "item counts of a uniform sample", "item counts of the final 
 MEAN, START = "sum of ratings", "second moment for the start"
 STEP, GRAM, GRADIENT = "item step", "global Gram", "item gradient"
 
-BATCH_USERS, BATCH_ENTRIES = 1 << 14, 1 << 22  # of a batch: enough users for sums by item
-BLOCK_BYTES = 1 << 22  # of matrices that a thread solves at a time
+BATCH_USERS, BATCH_ENTRIES = 1 << 14, 1 << 22  # limits of a batch, with enough users for sums by item
+BLOCK_BYTES = 1 << 22  # bytes of matrices that a thread solves at a time
 
 
 def check_size(n_items: int, rank: int, names: str = "rank, item_fraction") -> None:
@@ -365,7 +365,7 @@ def private_regressions(
         adjacency: "add-remove" or "replace".
         ledger: Where the cost is recorded; by default a ledger of its own.
         random_state: Seed of the sample of targets; public.
-        n_jobs: Threads, in scikit-learn's meaning.
+        n_jobs: Number of threads, as in scikit-learn.
 
     Returns:
         One row of coefficients for each column of `targets`.

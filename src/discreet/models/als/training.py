@@ -67,20 +67,20 @@ if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
 
 
-MOST_OTHERS = 16  # columns from probes: with more, no further ones are looked for
-MOST_KEPT = 1000  # of these items, for fits that go on from this one
-# Of a direction of choices that becomes a column of ratings: the least sum over users of their squares along it, times
-# mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
-# steps more than they explain. Fitted on MovieLens 1M.
+MOST_OTHERS = 16  # columns from probes: once there are this many, no further ones are looked for
+MOST_KEPT = 1000  # items of a second moment that is kept for continuations
+# The least size of a direction of choices that becomes a column for ratings: mu times the sum over users of squared
+# coordinates along it. About this much stands out of a second moment of 400 items with an eighth of the budget; weaker
+# directions cost item steps more than they explain. Fitted on MovieLens 1M.
 COLUMN_SIGNAL = 80.0
-# Of what is lost as users' means and their spread are not known exactly, over the variance of a rating: where another
-# release of them takes off more than this, half a percent of the error, it is worth more than item steps.
+# Share of a rating's variance: if another release of users' moments reduces the loss that is due to their uncertainty
+# by more than this, half a percent of the error, it is worth more than item steps.
 TOLERANCE = 0.01
-LEAST_TASTE = 1 / 8  # of what ratings vary by: with less, hardly any direction of taste can be expected
-# Of the same: tastes among frequent items with less are not worth the item steps that they would take the lines of. On
-# MovieLens, anime and generated stars they have up to .2, where these lines would cost up to .3% of the error.
+LEAST_TASTE = 1 / 8  # share of ratings' variance along the strongest direction of taste that can usually be expected
+# The same among frequent items: weaker tastes are not worth the lines of item steps that they would take. On MovieLens,
+# anime and generated stars such shares are up to .2, where taking these lines would cost up to .3% of the error.
 STRONG_TASTES = 1 / 4
-LOOKS = 5  # one in so many item steps is given for these
+LOOKS = 5  # one in this many item steps is given up for such tastes
 PARTS = 3  # into which each item step is divided once the first has found strong tastes that no column explains
 
 
@@ -95,21 +95,21 @@ class Training:
     popularity: Noisy = field(init=False)
     weights: Noisy = field(init=False)
     offset_penalty: float = math.nan
-    noise: float = 1.0  # variance of ratings about their prediction, in the unit; at most
+    noise: float = 1.0  # upper estimate of the variance of ratings about their predictions, in the unit
     known: Knowledge | None = None
     biases: list[Noisy] = field(default_factory=list)
     kept: dict[str, Array] = field(default_factory=dict)
     lists: dict[str, Array] = field(default_factory=dict)
     inflation: float = 1.0
     n_steps: Fraction = Fraction(0)  # item steps: fewer than planned if other releases take the lines of some
-    has_residuals: bool = False  # whether their second moment has its line
-    tastes: Tastes | None = None  # what that shows of all items; then there are no item steps
-    has_strong: bool = False  # whether it shows strong tastes among the most frequent ones; then item steps begin there
+    has_residuals: bool = False  # whether the second moment of residuals has a line in the plan
+    tastes: Tastes | None = None  # its tastes, if it covers all items; then there are no item steps
+    has_strong: bool = False  # whether it shows strong tastes among frequent items, with which item steps then begin
     first_other: int = 0  # the first column that is neither a slope, a feature nor a direction
 
     @classmethod
     def of(cls, releaser: Releaser, settings: Settings, ratings: Ratings) -> Training:
-        """In a unit of half the range of ratings, until a better one is known."""
+        """A fit whose unit is half the range of ratings, until a better one is known."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
         found = cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2))
@@ -119,11 +119,11 @@ class Training:
 
     @property
     def own_line(self) -> str:
-        """The line of the second moment of residuals."""
+        """The plan's line for the second moment of residuals."""
         return SECOND_MOMENT if self.settings.residual else RESIDUALS
 
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
-        """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
+        """Make all releases before item steps. Returns the mean rating, frequencies, and the posterior of the items."""
         mean, frequencies = self._start()
         n_features, known = features.shape[1], self.known
         columns, between = np.zeros((self.ratings.n_items, 0)), np.zeros((known.n_directions if known else 0, 0))
@@ -177,7 +177,7 @@ class Training:
         return mean, frequencies
 
     def _surer(self, release: Noisy, work: tuple[VectorSum, RowFunction]) -> UserStatistics:
-        """What is known of users. If there are too few to tell, lines planned for items release their moments again."""
+        """Statistics of users. With too few users, lines that were planned for items release their moments again."""
         users = self._known_users(release)
         lines = [(GRAM, STEP)] * int(PARTS * self.n_steps) + [(self.own_line,)] * self.has_residuals
         for labels in () if self.settings.lists else lines:  # lists gain more from popularity
@@ -194,7 +194,7 @@ class Training:
         return users
 
     def _known_users(self, release: Noisy) -> UserStatistics:
-        """What a release of their moments says, with what was known before."""
+        """Statistics of users, from a release of their moments and earlier knowledge."""
         if self.known is not None:
             release, self.kept["known_users_"] = self.known.with_users(release)
         found = UserStatistics.of(release)
@@ -210,7 +210,7 @@ class Training:
     # -- item biases
 
     def _bias(self, frequencies: ItemFrequencies, mean: float, *spared: str) -> Noisy | Pooled:
-        """The mean of all releases of item biases. Lines that are spared pay for more of them."""
+        """The mean of all releases of item biases. The `spared` lines pay for further ones."""
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
         contribution = weights(frequencies.a, scale=self.scale.numbers, penalty=self.offset_penalty, mean=mean)
         if not self.biases:
@@ -280,7 +280,7 @@ class Training:
         return lines if found else (*lines, SECOND_MOMENT, EXTENSION)
 
     def _directions(self, mean: float, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
-        """Where items stand on directions of taste, from what is liked together; and `Knowledge.between`."""
+        """All items' loadings on directions of taste, from what is liked together; and `Knowledge.between`."""
         s = self.settings
         if choices is not None:
             chosen, frequent = choices.chosen.weights, choices.chosen.items
@@ -336,9 +336,9 @@ class Training:
         return self.known.residuals.pool(frequencies, self.inflation)
 
     def _tastes(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float) -> Tastes | None:
-        """What the second moment of residuals shows, if it shows any taste: then it takes the lines of item steps, too.
+        """The tastes that the second moment of residuals shows, if any; then it takes the lines of item steps, too.
 
-        An item step tells more of directions that few ratings vary along; but it has to know them first.
+        An item step says more about directions along which few ratings vary, but it has to know them first.
         """
         users, pool = self._users(dense_users(self.ratings.n_items)), self._known_residuals(frequencies)
         contribution = partial(
@@ -361,7 +361,7 @@ class Training:
         return tastes
 
     def _most_frequent(self, frequencies: ItemFrequencies, label: str, n: int = 1) -> MostFrequent:
-        """As many of the most frequent items as n releases under that label would show a direction of taste in."""
+        """As many of the most frequent items as possible if n releases under this label must show a direction."""
         std = self.releaser.noise(label, GramSum(1, self.settings.bounds[RESIDUALS])).std / math.sqrt(n)
         popularity = np.maximum(popularity_of(frequencies, self.popularity).values, 0)
         return MostFrequent.of(frequencies, popularity, std, LEAST_TASTE, self.settings.n_frequent)
@@ -369,7 +369,7 @@ class Training:
     def _tastes_of(
         self, seen: MostFrequent, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, n: int = 0
     ) -> Tastes:
-        """What the second moment of residuals on some items shows: of a look, or under the lines of n item steps."""
+        """Tastes from a second moment of residuals on some items, released alone or under lines of n item steps."""
         place = places(seen.items, self.ratings.n_items)
         a = np.where(place >= 0, frequencies.a, 0.0)
         residuals = partial(own_residuals, a=a, base=items.bias, mean=mean, offset_penalty=self.offset_penalty)
@@ -386,7 +386,7 @@ class Training:
     def _columns(self, tastes: Tastes, seen: MostFrequent) -> tuple[Array, Array]:
         """Columns of tastes that stand out among some items, and their variance.
 
-        Of other items, nothing is known yet but how far they spread.
+        For other items, only the prior variance is known yet.
         """
         m, k = self.ratings.n_items, min(tastes.n_clear, MOST_OTHERS)
         found, known = tastes.columns[:, :k], tastes.variance[:, :k]
@@ -394,11 +394,11 @@ class Training:
         if k:
             variance[:] = np.average(found**2 + known, axis=0, weights=seen.frequencies.sums)
         columns[seen.items], variance[seen.items] = found, known
-        # The penalty of users' vectors is that of a variance of 1 / USER_VECTOR.
+        # The penalty of users' vectors corresponds to a variance of 1 / USER_VECTOR.
         return math.sqrt(USER_VECTOR) * columns, USER_VECTOR * variance
 
     def _again(self, label: str, what: str, *given: Any) -> list[Noisy]:
-        """Releases of a statistic under the lines of item steps, or the parts of them that are left."""
+        """Release a statistic under the lines of item steps, or the parts of them that are left."""
         whole, rest = divmod(self.n_steps, 1)
         found: list[Noisy] = []
         for n, parts in ((whole, 1), (rest * PARTS, PARTS)):
@@ -408,7 +408,7 @@ class Training:
     # -- item steps
 
     def steps(self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior) -> ItemPosterior:
-        """All item steps."""
+        """Make all item steps."""
         s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
         estimate = ItemEstimate.nothing(items)
         if self.known is not None:
@@ -417,7 +417,7 @@ class Training:
         n_others, own, sure = known - self.first_other, (np.zeros(m), np.zeros((known, known))), 1.0
         probes = self.n_steps and n_others <= MOST_OTHERS
         items = estimate.items.with_probes(n_others) if probes else estimate.items
-        limit = FLUCTUATION if self.known else 2.0  # each continuation would lose again what false columns cost
+        limit = FLUCTUATION if self.known else 2.0  # false columns would cost every continuation
         users, found = self._rows, SharedVectors.nothing(known, s.bounds[GRAM], s.step_clip)
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         noise, left, parts, spread = self.noise, self.n_steps, self.n_steps.denominator, 0.0
@@ -441,8 +441,8 @@ class Training:
                     columns = self._columns(self._tastes_of(seen, items, frequencies, mean, n), seen)
                     estimate, found, left = estimate.widened(*columns), found.first_numbers(known), left - n
                     items, sure, spread = estimate.items, 1.0, math.inf
-            # Of strong tastes, later parts correct what the first ones had to assume. Others are not worth the time:
-            # then only the rest of a step is in parts, where moments took some of it.
+            # If tastes are strong, later parts correct what the first ones had to assume. Otherwise parts are not worth
+            # the time, and only the rest of a step is in parts, if releases of moments took some of it.
             parts = PARTS if spread > PROBE_SPREAD**2 else left.denominator
         return self._settled(estimate, own, len(own[1]) if sure else known, limit)
 
@@ -452,7 +452,7 @@ class Training:
         return ItemStep(items.means, frequencies, self.scale, mean, *penalties, bias_weight, clip, lift=lift)
 
     def _settled(self, estimate: ItemEstimate, own: ByItem, known: int, limit: float) -> ItemPosterior:
-        """After the last step: without the columns behind the known ones, if all steps show only noise along them."""
+        """The posterior after the last step, without columns after the known ones that show only noise."""
         seen = StepInformation(estimate.precision, estimate.information, own)
         if len(own[1]) > known and not seen.proves(known, limit):
             seen = seen.first(known)
@@ -480,18 +480,18 @@ class Training:
         return self._users(most_users).map(self._grading(mean).apply)
 
     def _grades(self, mean: float) -> dict[str, Any]:
-        """The same, for compiled functions of users' rows."""
+        """The same, as arguments of compiled functions."""
         return {"rated": self._grading(mean).numbers, "scale": self.scale.numbers}
 
     # -- what is kept for a continuation
 
     @property
     def _rescaled(self) -> float:
-        """The unit of what is known, over the unit now."""
+        """The unit of earlier knowledge, relative to the unit now."""
         return self.known.unit / self.scale.unit if self.known else 1.0
 
     def _keep_no_directions(self, frequencies: ItemFrequencies) -> None:
-        """Until there are some."""
+        """Keep empty directions, until there are some."""
         self._keep_residuals(np.zeros((0, 0)), 0.0, frequencies)
         self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
         self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
