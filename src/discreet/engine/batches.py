@@ -233,7 +233,7 @@ def standing(
     scale: kernels.Scale = AS_GIVEN,
     by_length: bool = False,
 ) -> RowFunction:
-    """Users' directions in loading space, from leave-fold-out sums: no item contributes to its own user direction.
+    """Users' directions, from leave-fold-out sums: no item contributes to the direction that it is multiplied by.
 
     A user's items are dealt to folds in turn. For each fold, the user has a direction: the sum of weight times loading
     over their items in the other folds, scaled to length 1 (or 0 if it is 0). Each item also has an x: its weight,
