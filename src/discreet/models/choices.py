@@ -207,8 +207,8 @@ def with_popularity(
 ) -> tuple[Choices, int]:
     """If no tastes were found, use further lines of the plan to release popularity, until lists are good enough.
 
-    That is, as good as those by counts with the whole budget. How much items are liked, which counts do not say, makes
-    up for part of the budget. Returns the choices, and the number of groups of lines that were used.
+    That is, as good as those by counts with the whole budget. Knowing how much items are liked, which counts do not
+    show, makes up for part of the budget. Returns the choices, and the number of groups of lines that were used.
 
     Args:
         choices: The result of `learn_choices`.

@@ -176,11 +176,11 @@ class Directions:
 
 
 def _beyond_chance(release: Noisy, chosen: Chosen, values: Array) -> bool:
-    """Whether any of these eigenvalues is larger than if users chose the items of J independently.
+    """Whether any of these eigenvalues exceeds those of users who choose the items of J independently.
 
-    This edge cannot tell which directions are taste, because weaker ones often are. But if no eigenvalue is above it,
-    all of them are taken to be chance. With D_j for the sum of users' squared weights of item j, the variance of a pair
-    of items is at most D_j D_l / (sum of D).
+    This edge cannot separate taste from chance, because weaker directions are often taste. But if no eigenvalue is
+    above it, all of them are treated as chance. With D_j for the sum of users' squared weights of item j, the variance
+    of a pair of items is at most D_j D_l / (sum of D).
     """
     n, energy = len(chosen.items), chosen.energy[chosen.items]
     shares = energy / energy.sum()
@@ -190,12 +190,12 @@ def _beyond_chance(release: Noisy, chosen: Chosen, values: Array) -> bool:
 
 
 def _self_counts(diagonal: Array, p: Array) -> Array:
-    """The d for which P diag(d) P has this diagonal, where P projects out p.
+    """The d for which P diag(d) P has this diagonal, where P is the projection that removes p.
 
-    Users' residuals have no p, which spreads the counts of items with themselves beyond the diagonal. In short
-    histories these would look like a direction of the most popular items.
+    Users' residuals have no p, which spreads the diagonal terms, items paired with themselves, over the matrix. In
+    short histories these would look like a direction of the most popular items.
     """
-    squares, rest = p**2, np.maximum(1 - 2 * p**2, 0.1)  # 0 only if one item has half of the common taste
+    squares, rest = p**2, np.maximum(1 - 2 * p**2, 0.1)  # floored, as it is 0 if one item has half of the common taste
     along = float(squares @ (diagonal / rest)) / (1 + float(squares @ (squares / rest)))
     return np.asarray((diagonal - squares * along) / rest)
 
@@ -233,7 +233,7 @@ class Spectrum:
 def by_features(features: Array, common: Array, items: Array, vectors: Array) -> Array:
     """Loadings of all items predicted by their features, (all items, k), from the loadings of some `items`.
 
-    What features predict is a loading relative to the common taste: how much more an item is liked along the direction,
+    Features predict loadings relative to the common taste: how much more an item is liked along the direction,
     whatever its popularity is.
     """
     if not features.shape[1]:

@@ -97,10 +97,10 @@ class TwoValued(EntryStatistic):
 
 @dataclass(frozen=True, eq=False)
 class ItemCounts(EntryStatistic):
-    """How many bits of each item are 1."""
+    """The number of bits of each item that are 1."""
 
     noises = (Laplace,)
-    items: Array  # of each entry
+    items: Array  # the item of each entry
     n_items: Count
     entries: Count  # how many bits may differ
 
@@ -109,7 +109,7 @@ class ItemCounts(EntryStatistic):
         return self.entries
 
     def integers(self, bits: Array, noise: Laplace) -> GridArray:
-        """Whole numbers of units, of which a count has at most 2^52."""
+        """Counts in grid units, at most 2^52 of them."""
         grid = min(noise.grid(), Grid(), key=lambda grid: grid.exponent)
         one = int(grid.units(1.0))
         counts = np.bincount(np.asarray(self.items)[np.asarray(bits) > 0], minlength=self.n_items)

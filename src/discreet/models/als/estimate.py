@@ -26,7 +26,7 @@ SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # 1 / va
 USER_PRIOR = 0.6  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
 OVERLAP = 1.5  # about what an item step observes, relative to what the (clipped) shared Gram matrix predicts
 GAIN_ERROR, NOISE_ERROR = 0.5, 0.2  # relative errors of that ratio, and of the ratings' own noise
-PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.07, 0.2  # random probe columns: how many, their size, how far they may grow
+PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.07, 0.2  # random probe columns: their number, size, and largest growth
 WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # candidate weights of biases relative to factors in item steps
 GRAM_FREEDOM = 2.0  # degrees of freedom of the prior of the shared Gram matrix: its diagonal's relative variance is 1
 GRAM_LEAST = 0.1  # the value of a direction that noise hides in that matrix, relative to the average
@@ -261,7 +261,7 @@ class ItemEstimate:
         return found
 
     def widened(self, columns: Array, variance: Array | float) -> ItemEstimate:
-        """With more columns, of which nothing has been observed."""
+        """Add columns of which nothing has been observed."""
         items, k, n = self.items.with_columns(columns, variance), self.items.mean.shape[1], columns.shape[1]
         if self.gap is None:
             return ItemEstimate.nothing(items)

@@ -328,7 +328,7 @@ class DPALS(PrivateModel):
         uncertainty = np.sqrt(self.item_variance_[:, 0])
         shares = self._settings(len(uncertainty)).shares
         steps, biases = cast("tuple[float, int]", shares[STEP])[0], cast("float", shares[BIAS])
-        # The release of biases says how far an item stands out of noise; item steps have so much more of the budget.
+        # The release of biases shows how far an item stands out of noise; item steps have this much more of the budget.
         information = self.known_bias_[:, 1] * (1 if self._shows_tastes else 1 + steps / biases)
         order = np.argsort(-uncertainty, kind="stable")
         table = self.catalogue_.take(order).to_arrow()

@@ -26,7 +26,7 @@ from discreet.typing import Array
 class Loss:
     """A smooth convex loss l(y, x) of a fitted value y and a centered rating x, with dl/dy = slope(y) y - x.
 
-    Without a width it is the squared loss, (y - x)^2 / 2. With R = `width`, that of the range of ratings, it is the
+    Without a width it is the squared loss, (y - x)^2 / 2. With `width` R, the width of the range of ratings, it is the
     logistic loss of ratings that are mostly at the two ends of their range: in units of ratings, with x the rating less
     the middle, a fitted y means that the rating is the higher one with probability 1 / (1 + exp(-4 y / R)). So the
     middle + y is the expected rating to first order, and always on the right side of the middle. The loss is R^2 / 4

@@ -142,10 +142,10 @@ class DPFrankWolfe(FrankWolfeModel, PrivateModel):
     - global: release A^T A, the sum over users of A_i^T A_i, with symmetric noise. One user moves it by at most C^2
       (add-remove), or sqrt(2) C^2 (replace). Its leading eigenvector v and eigenvalue lambda^2 are public.
     - local: each user fits their own ratings along all v so far, by a ridge regression whose penalties are public,
-      with an offset of their own, shrunk as two releases before the first step say: fully corrective steps. C follows
-      the residuals: before each step the sum of |A_i|^2 is released, with the last C (one user moves it by at most
-      C^2), and C shrinks as its root does. So does the noise. Steps end where only rounding errors are left, and the
-      ledger gets the rest of the budget back; the guarantee stays that of the whole plan.
+      with an offset of their own, shrunk by an amount from two releases before the first step: fully corrective steps.
+      C follows the residuals: before each step the sum of |A_i|^2 is released, with the last C (one user moves it by at
+      most C^2), and C shrinks as its root does. So does the noise. Steps end where only rounding errors are left, and
+      the ledger gets the rest of the budget back; the guarantee stays that of the whole plan.
 
     With step="constant" the local part is the paper's: Y_i = (1 - eta) Y_i - eta k / lambda' (A_i . v) v, eta = 1 / T,
     with x_i about the user's own mean and scaled to length L at most, projected so that |P Y_i| is at most L; Y stays

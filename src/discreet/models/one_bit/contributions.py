@@ -117,18 +117,18 @@ def capped(ratings: Interactions, most: int, seed: int) -> Interactions:
 
 @dataclass(frozen=True)
 class Counting:
-    """How many bits of each item are 1, released before a mechanism with a part of epsilon.
+    """The number of ones of each item, released before a mechanism with a part of epsilon.
 
-    A count is of many bits, so that its noise matters little. A noisy bit has 1 + 8 / epsilon^2 times the variance of a
-    fair one: counts get the share 1 / (1 + epsilon) for an epsilon of one bit, most of one that says little about bits.
+    A count sums many bits, so its noise matters little. A noisy bit has 1 + 8 / epsilon^2 times the variance of a fair
+    one. Counts get the share 1 / (1 + epsilon) for an epsilon of one bit: most of it if noisy bits are uninformative.
     """
 
-    epsilon: float  # of all releases together
-    entries: int  # in how many bits neighbors differ, at most
-    delta: float  # of all releases together; if not 0, accountants of different noises lose a little
+    epsilon: float  # the epsilon of all releases together
+    entries: int  # the most bits in which neighbors differ
+    delta: float  # the delta of all releases together; if positive, accounting for two kinds of noise loses a little
 
     def noise(self) -> Laplace:
-        """With a scale of few digits, whose cost is not rounded."""
+        """The noise, with a scale of few digits, so that its cost is exact."""
         return Laplace(self.entries / pure_cost(self.epsilon / (1 + self.epsilon / self.entries)).pure)
 
     def line(self) -> Planned:
@@ -136,12 +136,12 @@ class Counting:
         return Planned(COUNTS, self.noise().cost(self.entries))
 
     def rest(self) -> float:
-        """What is left of epsilon for the mechanism."""
+        """The part of epsilon that is left for the mechanism."""
         cost = self.line().cost.pure
         left = self.epsilon - cost
         if self.delta:
             left -= ROUNDING * self.epsilon
-        while decimal(left) + decimal(cost) > decimal(self.epsilon):  # as costs are added up
+        while decimal(left) + decimal(cost) > decimal(self.epsilon):  # in the arithmetic that adds up costs
             left = math.nextafter(left, 0.0)
         return left if self.entries == 1 else left * BACK_BY
 
@@ -193,7 +193,7 @@ class Mechanism(ABC):
     ) -> Completed:
         """For other mechanisms: the noisy matrix. With `alpha`, gradient steps keep its entries bounded.
 
-        `base` is what is already expected of each entry. Steps start from there; an optimum with bounded entries does
+        `base` is the prior prediction of each entry. Steps start from there; an optimum with bounded entries does
         not.
         """
         raise NotImplementedError

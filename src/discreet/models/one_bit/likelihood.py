@@ -177,15 +177,15 @@ Loss: TypeAlias = FlippedBits | ShiftedBits
 
 @dataclass(frozen=True)
 class Counts:
-    """How many bits of each item are 1, with noise of this variance."""
+    """The number of ones of each item, with noise of this variance."""
 
     ones: Array
     variance: Array | float
     link: Link
 
     def with_bits(self, observed: Observed, loss: Loss) -> Counts:
-        """The same from these counts and noisy bits, each as far as it is known."""
+        """Combine these counts with those of noisy bits, weighted by precision."""
         n = np.maximum(np.bincount(observed.columns, minlength=len(self.ones)), 1)
         sums = np.bincount(observed.columns, loss.targets, len(self.ones))
-        share = self.variance / (self.variance + n * loss.variance)  # of the noise that is not in the bits
+        share = self.variance / (self.variance + n * loss.variance)  # the weight of the noisy bits
         return Counts(share * sums + (1 - share) * self.ones, share * n * loss.variance, self.link)

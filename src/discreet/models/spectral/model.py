@@ -260,7 +260,7 @@ class DPSVD(PrivateModel):
         """The columns of `item_factors_` that describe what items are like."""
         if self._predicts_ratings:
             return super()._similar_columns()
-        # Popularity is common to all items, and random vectors say nothing.
+        # Popularity is common to all items, and random vectors carry no information.
         return slice(1, self.item_factors_.shape[1] - self.exploration_.shape[1])
 
     def _check_learned(self) -> None:
