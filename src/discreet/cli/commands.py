@@ -1,4 +1,4 @@
-"""All commands, put together."""
+"""The command line: all commands together."""
 
 from typing import Annotated
 

@@ -375,7 +375,7 @@ class Panels:
 
     @classmethod
     def of(cls, vectors: Array) -> Panels:
-        """From vectors (items, k)."""
+        """Pack vectors (items, k)."""
         (n, k), panel = vectors.shape, function("panel", vectors.dtype)()
         packed = aligned((-(-n // panel), k, panel), vectors.dtype)
         packed[:] = np.pad(vectors, ((0, -n % panel), (0, 0))).reshape(len(packed), panel, k).swapaxes(1, 2)

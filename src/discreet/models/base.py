@@ -342,7 +342,7 @@ class Model(Estimator):
         return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
 
     def _score_variance(self) -> Variance:
-        """For cautious ranking: a factor, and variances (items, 1 + rank) of base and columns; or None."""
+        """Parameters of cautious ranking: a factor, and variances (items, 1 + rank) of base and columns; or None."""
         return None
 
     def recommend(

@@ -72,7 +72,7 @@ class Centering:
         return cls((low + high) / 2, SHRINKAGE, row_norm) if centre else cls(0.0, None, row_norm)
 
     def about(self, users: UserMeans) -> Centering:
-        """The same about users' own means, shrunk by the estimates about these."""
+        """The centering about users' own means that are shrunk according to these estimates."""
         return replace(self, centre=users.mean, shrinkage=users.shrinkage)
 
     @classmethod

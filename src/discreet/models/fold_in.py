@@ -274,7 +274,7 @@ class RidgeFoldIn(FoldIn):
         return added
 
     def describe(self) -> Description:
-        """For the JavaScript client; `targets` is a loss and rounds there."""
+        """The description for the JavaScript client, in which `targets` is a loss and rounds."""
         penalty = {name: float(getattr(self.penalty, name)) for name in ("scale", "exponent", "normaliser", "constant")}
         settings = {"kind": "ridge", "penalty": penalty, "offset_penalty": self.offset_penalty}
         k = self._ridge.columns.shape[1]
@@ -347,7 +347,7 @@ class LinearFoldIn(FoldIn):
         return np.asarray(self._amounts(part) * (loads + share * (1 - loads.sum())))
 
     def describe(self) -> Description:
-        """For the JavaScript client."""
+        """The description for the JavaScript client."""
         grading = None if self.grading is None else self.grading.describe()
         settings = {"kind": "linear", "grading": grading, "damping": self.damping, "spread": self.spread}
         tables = {"columns": self.columns, "loadings": self.loadings}
@@ -405,7 +405,7 @@ class ReplayFoldIn(FoldIn):
         return self.steps.contributions(part, self.columns[item].astype(np.float64))
 
     def describe(self) -> Description:
-        """For the JavaScript client, which knows two kinds of steps."""
+        """The description for the JavaScript client, which has two kinds of steps."""
         settings, tables, arrays = self.steps.describe()
         centering = {name: getattr(self.steps.centering, name) for name in ("centre", "shrinkage", "row_norm")}
         own = {"kind": "replay", **centering, "steps": settings}

@@ -32,7 +32,7 @@ class Grading:
 
     @classmethod
     def of(cls, users: UserMeans) -> Grading:
-        """From estimates about users' means."""
+        """The grading that follows from estimates about users' means."""
         return cls(users.mean, users.shrinkage, users.spread)
 
     def __call__(self, part: UserBatch) -> Array:
@@ -51,5 +51,5 @@ class Grading:
         return UserBatch(part.indptr, part.indices, self(part))
 
     def describe(self) -> dict[str, float]:
-        """For the JavaScript client."""
+        """The parameters for the JavaScript client."""
         return {"mean": self.mean, "shrinkage": self.shrinkage, "slope": SLOPE / self.unit}

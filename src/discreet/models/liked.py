@@ -43,11 +43,11 @@ class Liked:
     graded: Noisy | None = None
 
     def with_counts(self, releases: Sequence[Noisy]) -> Liked:
-        """With further releases of the counts."""
+        """Add further releases of the counts."""
         return replace(self, counts=mean_of([self.counts, *releases]))
 
     def with_graded(self, releases: Sequence[Noisy]) -> Liked:
-        """With further releases of graded weights."""
+        """Add further releases of graded weights."""
         before = [] if self.graded is None else [self.graded]
         return replace(self, graded=mean_of([*before, *releases]))
 

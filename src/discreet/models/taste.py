@@ -147,7 +147,7 @@ class Directions:
 
     @classmethod
     def of(cls, release: Noisy, chosen: Chosen) -> Directions:
-        """From the released second moment.
+        """Find directions in the released second moment.
 
         Since r has length 1 for nearly every user, the trace of the second moment estimates the number of users. Its
         diagonal pairs every item with itself, which says nothing about what is liked together. In short histories the

@@ -86,7 +86,7 @@ class Trials:
 
     @classmethod
     def of(cls, mean: float, law: str | float) -> "Trials":
-        """From a caller's arguments, checked."""
+        """The law for a caller's arguments, which are checked."""
         if isinstance(law, str) and law not in SHAPES:
             raise PrivacyError(
                 f"law: must be one of {', '.join(SHAPES)}, or the shape of a negative binomial, not {law!r}"

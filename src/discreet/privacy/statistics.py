@@ -503,7 +503,7 @@ class GramSum(Statistic):
         add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 
     def totals(self, total: Array, kind: str) -> tuple[Total, ...]:
-        """For "squares" of numbers and "pairs" of entries; for "items" if float64 sums of a whole call are exact."""
+        """Supports "squares" of numbers, "pairs" of entries, and "items" if float64 sums of a whole call are exact."""
         bound = in_units(self.length, self.grids[0])
         too_large = kind == "items" and (self.size > SMALL or bound[2] * CALL_ROWS > EXACT)
         if too_large or kind not in ("items", "pairs", "squares"):

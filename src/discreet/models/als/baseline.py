@@ -120,7 +120,7 @@ class ALS(NotPrivateModel):
             raise DataError("item_prior_, gram_, folding_: their shapes do not fit the factors")
 
     def _similar_columns(self) -> slice:
-        """Without kernel columns, which follow from the others."""
+        """All columns but kernel columns, which follow from the others."""
         return slice(0, self.item_prior_.shape[1] or self.item_factors_.shape[1])
 
     def _make_fold_in(self) -> FoldIn:

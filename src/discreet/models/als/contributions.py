@@ -79,7 +79,7 @@ def own_moments(scale: Scale) -> RowFunction:
 
 
 def moments(scale: kernels.Scale, reach: float) -> RowFunction:
-    """The same for any scale, where `reach` is the largest possible value."""
+    """The moments for any scale, where `reach` is the largest possible value."""
     given = {**scaled(scale), "most": float(reach), "magnitudes": MAGNITUDES}
     return RowFunction("moments", given, each=1, k=5 + MAGNITUDES, kind="whole")
 
@@ -134,7 +134,7 @@ class ItemStep:
 
     @cached_property
     def contribution(self) -> RowFunction:
-        """For the shared Gram matrix b, and for the item step x_j for each rating and the directions a of each user.
+        """Computes b for the shared Gram matrix, and for the item step x_j of each rating and each user's directions a.
 
         A user's x is scaled down to the bound, or up to it as far as `lift` allows. If users whose ratings hardly
         differ counted as much as others, skewed ratings would give items their medians, not their means. The b of a

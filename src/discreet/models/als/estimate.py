@@ -253,7 +253,7 @@ class ItemEstimate:
 
     @classmethod
     def of(cls, before: ItemPosterior, precision: Array, information: Array, own: ByItem) -> ItemEstimate:
-        """From what earlier steps have observed; `own` is the covariance of the ratings' own noise."""
+        """The estimate from what earlier steps have observed; `own` is the covariance of the ratings' own noise."""
         one = np.ones(before.mean.shape[1])
         found = cls(before, precision, information, None, before, one, one)
         for _ in range(3):
@@ -373,7 +373,7 @@ class Observation:
         bias_weight: float,
         clip: float,
     ) -> Observation:
-        """From the two releases of an item step, and the Gram matrices of all steps so far, pooled.
+        """Make one from the two releases of an item step, and the pooled Gram matrices of all steps so far.
 
         In those, the weight of biases is 1. `vectors` are the previous mean squares of users' u, for the first columns.
         Uncertain variances are taken at three standard deviations either way.

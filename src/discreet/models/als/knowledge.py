@@ -42,7 +42,7 @@ class StepInformation:
     own: ByItem
 
     def changed(self, columns: Array, inflation: float, scale: float) -> StepInformation:
-        """The same in other columns.
+        """Transform the observations to other columns.
 
         Args:
             columns: Correlations of users' coordinates on old and new columns, (k, k').
@@ -112,7 +112,7 @@ class KnownMoment:
     scale: Array
 
     def of_items(self, place: Array) -> KnownMoment:
-        """The same in another catalog, given each item's position there, or -1."""
+        """The second moment in another catalog, given each item's position there, or -1."""
         place = place[self.items]
         kept = place >= 0
         return KnownMoment(self.values[np.ix_(kept, kept)], place[kept], self.scale)
@@ -163,7 +163,7 @@ class Knowledge:
         return int(self.loadings.shape[1])
 
     def of_items(self, at: Array) -> Knowledge:
-        """The same for another catalog, given by its items' numbers in this one, or -1 for new items."""
+        """The knowledge for another catalog, given by its items' numbers in this one, or -1 for new items."""
 
         def moved(values: Array) -> Array:
             found: Array = np.concatenate([values, np.zeros((1, *values.shape[1:]))])[at]
@@ -195,7 +195,7 @@ class Knowledge:
         return self if not n or self.steps.proves(k) else self.without_others()
 
     def without_others(self) -> Knowledge:
-        """Without the other columns."""
+        """Drop the other columns."""
         k = self.steps.precision.shape[1] - self.others.shape[1]
         return replace(
             self, steps=self.steps.first(k), others=self.others[:, :0], others_variance=self.others_variance[:, :0]

@@ -68,7 +68,7 @@ def popularity_of(frequencies: ItemFrequencies, released: Noisy) -> Noisy:
 
 
 def unbiased_popularity(frequencies: ItemFrequencies, released: Noisy, weights: Noisy) -> Noisy:
-    """The same without bias, from the two releases of it, so that further releases can be pooled with it."""
+    """Unbiased popularity from its two releases, so that further releases can be pooled with it."""
     a, typical = frequencies.a, frequencies.sums / frequencies.a
     # Users' weights are scaled to length 1, so they are about a divided by its root mean square.
     scale = math.sqrt(float(typical @ a**2 / typical.sum()))

@@ -70,7 +70,7 @@ class UserStatistics:
 
     @classmethod
     def of(cls, release: Noisy) -> UserStatistics:
-        """From the release of `own_moments`."""
+        """Estimate from the release of `own_moments`."""
         (first, second, squares, degrees, means), std = release.values[:5], release.std
         n_users, total = (first + second) / math.sqrt(2), (first - second) / math.sqrt(2)
         n = max(float(n_users), 10.0)
@@ -123,7 +123,7 @@ class ItemFrequencies:
 
     @classmethod
     def of(cls, a: Array, popularity: Noisy, release: Noisy, n_users: float) -> ItemFrequencies:
-        """From the releases of popularity and of weights."""
+        """Estimate from the releases of popularity and of weights."""
         return cls._of(a, popularity.values * a, (popularity.std * a) ** 2, release, n_users)
 
     def updated(self, release: Noisy, n_users: float) -> ItemFrequencies:
@@ -160,11 +160,11 @@ class ItemFrequencies:
 
     @classmethod
     def known(cls, a: Array, sums: Array, variance: Array) -> ItemFrequencies:
-        """From the parts that a model keeps, which do not include the number of users."""
+        """Restore from the parts that a model keeps, which do not include the number of users."""
         return cls(a, sums, variance, math.nan, np.zeros(len(a)))
 
     def weighed(self, exponent: float) -> ItemFrequencies:
-        """With the weights that follow from the present estimate of popularity."""
+        """Replace the weights by those that follow from the present estimate of popularity."""
         a = np.maximum(self.sums / self.a, 0.7) ** -exponent
         return replace(self, a=a, sums=self.sums * (a / self.a), variance=self.variance * (a / self.a) ** 2)
 
@@ -292,7 +292,7 @@ class Directions:
 
     @classmethod
     def of(cls, moment: Noisy, frequent: Array, frequencies: ItemFrequencies, most: int) -> Directions:
-        """From the second moment of users' weights of frequent items."""
+        """Find them in the second moment of users' weights of frequent items."""
         c = frequencies.sums[frequent]
         damped = c / (c + 0.4 * frequencies.sums.mean())  # rarer items carry little information
         edge = moment.std * float(np.sqrt(2 * (damped**4).sum()))
@@ -350,7 +350,7 @@ class Tastes:
 
     @classmethod
     def of(cls, moment: Noisy, frequencies: ItemFrequencies, factors: Array, pairs: Noisy | None = None) -> Tastes:
-        """From the sum over n users of x x^T, where x are their residuals times weights, scaled to length 1.
+        """Estimate from the sum over n users of x x^T, where x are their residuals times weights, scaled to length 1.
 
         With residuals V u + noise of variance s, entry jk is v_j . v_k times the same sum of weights, `pairs`, which
         may be released, too; otherwise it is taken to be w_j w_k, with w_j = c_j / sqrt(n). The diagonal has `squares`

@@ -80,7 +80,7 @@ class Descent:
 
     @property
     def most_users(self) -> int:
-        """As many as have `SERVING_ENTRIES` numbers in their dense rows."""
+        """The number of users who have `SERVING_ENTRIES` numbers in their dense rows."""
         return max(SERVING_ENTRIES // self.n_items, 1)
 
     def coefficients(self, row: Prepared) -> Array:

@@ -355,7 +355,7 @@ class PerturbedObjective(Mechanism):
 
     @property
     def effective_ridge(self) -> float:
-        """By default, large enough that the ratio of second derivatives costs EXTRA_COST of an entry's epsilon."""
+        """The ridge; by default, such that the ratio of second derivatives costs EXTRA_COST of an entry's epsilon."""
         if self.ridge:
             return self.ridge
         most, least = self.link.bend(np.array([-self.alpha, self.alpha])).tolist()

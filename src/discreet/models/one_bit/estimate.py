@@ -222,7 +222,7 @@ class Effects:
 
     @classmethod
     def by_counts(cls, observed: Observed, counts: Counts) -> Effects:
-        """Without effects of rows, from how many bits of each column are 1."""
+        """Effects of columns only, from the number of ones in each column."""
         effects, nothing = cls.none(observed.shape), np.zeros(len(observed))
         for _ in range(COUNT_SWEEPS):
             effects = effects._counted(observed, counts, nothing)

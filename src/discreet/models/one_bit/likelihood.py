@@ -121,7 +121,7 @@ class FlippedBits:
 
     @property
     def curvature(self) -> float:
-        """That of bits without flips, since -log c has less curvature."""
+        """The curvature without flips, since -log c has less curvature."""
         return self.link.curvature
 
     @property
@@ -136,7 +136,7 @@ class FlippedBits:
 
     @property
     def variance(self) -> float:
-        """Of a target beside its bit, at most."""
+        """An upper bound on the variance of a target beside its bit."""
         return max(flip * (1 - flip) for flip in (self.flip_one, self.flip_zero)) / self.clarity**2
 
     def __call__(self, x: Array) -> tuple[float, Array]:

@@ -172,12 +172,12 @@ class Excess:
 
     @classmethod
     def none(cls) -> Excess:
-        """Without a bound on entries."""
+        """No excess: entries have no bound."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
     @classmethod
     def of(cls, matrix: Factored, alpha: float, multipliers: Excess, weight: float) -> Excess:
-        """For a matrix, from all its entries, some rows at a time."""
+        """The excess of a matrix, from all its entries, some rows at a time."""
         table = csr_array((multipliers.pulls / weight, (multipliers.rows, multipliers.columns)), shape=matrix.shape)
         scaled, found, largest = matrix.left * matrix.values, list[tuple[Array, Array, Array]](), 0.0
         height = max(BLOCK // matrix.shape[1], 1)

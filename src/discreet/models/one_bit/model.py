@@ -220,7 +220,7 @@ class OneBit(PrivateModel):
 
     @classmethod
     def as_published(cls, *args: Any, **parameters: Any) -> OneBit:
-        """With the noise that was published in 2021: `OneBit(..., calibration="published")`."""
+        """The model with the noise that was published in 2021: `OneBit(..., calibration="published")`."""
         return cls(*args, **parameters, calibration="published")
 
     def _check_parameters(self) -> None:
