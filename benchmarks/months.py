@@ -2,19 +2,20 @@
 
     python benchmarks/months.py --out docs/results/months.json --plot docs/how-to/retrain-every-month.svg
 
-Needs MovieLens 1M and 100K (`discreet datasets fetch 1m`, `... 100k`). 80/10/10 at random, seed 1234, as in
-benchmarks/dpals.py. The 80% are cut into six "months" at random, seed 7: month by month, everyone has more ratings.
-After each month test users are folded in from the 90%. All ways but the last two spend it in six fits.
+Needs MovieLens 1M and 100K, Jester 1 (`discreet datasets fetch 1m`, `... 100k`, `... jester`) and anime ratings (a file
+in $DISCREET_DATA, see benchmarks/sparse.py). 80/10/10 at random, seed 1234, as in benchmarks/dpals.py. The 80% are cut
+into six "months" at random, seed 7: month by month, everyone has more ratings. After each month test users are folded
+in from the 90%. All ways but the last three spend the budget in six fits.
 
 Users' contributions to a release are scaled to a fixed length, so its signal grows as the root of the number of
 ratings. A sixth of mu^2 on t sixths of the ratings tells as much as t / 36 of mu^2 on all of them. Over six months this
-adds up to 58%: the last way but one spends that in one fit.
+adds up to 58%; of what takes two ratings of one person, it is t^2 / 216, and 42%. Two ways spend that in one fit.
 """
 
 import argparse
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +23,36 @@ import numpy as np
 import pyarrow as pa
 
 import discreet
+import sparse
 
 DELTA, MONTHS, EPSILONS = 1e-5, 6, (3.0, 10.0)
 WAYS = {
     "fit_more on the new ratings": "new",
     "fit on all ratings so far": "anew",
     "fit_more on all ratings so far": "all",
+    "the same, mu^2 growing with the ratings": "growing",
     "the same, half of mu^2 kept for the last": "half",
     "the same, three quarters kept for the last": "three quarters",
+    "one fit on everything, with 42% of mu^2": "pairs",
     "one fit on everything, with 58% of mu^2": "most",
     "one fit on everything, with the whole budget": "one",
 }
+OTHERS = ("all", "growing", "three quarters", "one")  # on other data
 KEPT = {"half": 1 / 2, "three quarters": 3 / 4}  # the share of the last month; without one, months are equal
-MOST = sum(range(1, MONTHS + 1)) / MONTHS**2  # of the information of one fit: what six equal ones can have at most
+AT = np.arange(1, MONTHS + 1) / MONTHS
+ONCE = {"pairs": float(np.mean(AT**2)), "most": float(np.mean(AT)), "one": 1.0}  # of mu^2, in one fit
 
 
 def load(name: str) -> discreet.Interactions:
     """A data set."""
-    return discreet.datasets.movielens(name)
+    if name == "anime":
+        return sparse.ratings_of(name, sparse.FOLDER)
+    return discreet.datasets.jester(parts=(1,)) if name == "jester" else discreet.datasets.movielens(name)
 
 
 def rmse(model: Any, history: discreet.Interactions, test: discreet.Interactions) -> float:
     """Root mean squared error over all test ratings."""
-    return float(np.sqrt(np.mean((model.predict(history, test) - test.values) ** 2)))
+    return float(np.sqrt(np.mean((model.predict(history, test, on_unknown="ignore") - test.values) ** 2)))
 
 
 def split(ratings: discreet.Interactions) -> tuple[discreet.Interactions, ...]:
@@ -74,11 +82,12 @@ def months(train: discreet.Interactions) -> tuple[list[discreet.Interactions], l
 def errors(way: str, epsilon: float, tables: Any, error: Callable[[Any], float]) -> list[float]:
     """After each month."""
     so_far, new = tables
-    if way in ("one", "most"):
-        budget = epsilon if way == "one" else part(epsilon, MOST)
+    if way in ONCE:
+        budget = epsilon if way == "one" else part(epsilon, ONCE[way])
         return [error(discreet.DPALS(epsilon=budget, delta=DELTA).fit(so_far[-1]))]
     last = KEPT.get(way, 1 / MONTHS)
-    budgets = [part(epsilon, share) for share in [(1 - last) / (MONTHS - 1)] * (MONTHS - 1) + [last]]
+    shares = AT / AT.sum() if way == "growing" else [(1 - last) / (MONTHS - 1)] * (MONTHS - 1) + [last]
+    budgets = [part(epsilon, share) for share in shares]
     found: list[float] = []
     model = None
     for table, budget in zip(new if way == "new" else so_far, budgets, strict=True):
@@ -90,18 +99,18 @@ def errors(way: str, epsilon: float, tables: Any, error: Callable[[Any], float])
     return found
 
 
-def six_months(draws: int) -> list[dict[str, Any]]:
+def six_months(data: str, draws: int, chosen: Sequence[str]) -> list[dict[str, Any]]:
     """Print and return the figures of six months."""
-    train, both, test = split(load("1m"))
+    train, both, test = split(load(data))
     tables, found = months(train), []
     for epsilon in EPSILONS:
-        print(f"\nMovieLens 1M in six months, epsilon {epsilon:g} in all: test RMSE after each month")
-        for name, way in WAYS.items():
+        print(f"\n{data} in six months, epsilon {epsilon:g} in all: test RMSE after each month")
+        for name, way in ((name, way) for name, way in WAYS.items() if way in chosen):
             runs = [errors(way, epsilon, tables, lambda model: rmse(model, both, test)) for _ in range(draws)]
             mean, sd = np.mean(runs, axis=0), np.std(runs, axis=0, ddof=1 if draws > 1 else 0)
             print(f"{name:>46}  " + " ".join(f"{x:.4f}" for x in mean) + f"  sd {sd[-1]:.4f}", flush=True)
             rounded = {"rmse": [round(x, 5) for x in mean], "sd": [round(x, 5) for x in sd]}
-            found.append({"epsilon": epsilon, "way": name, **rounded})
+            found.append({"data": data, "epsilon": epsilon, "way": name, **rounded})
     return found
 
 
@@ -148,9 +157,9 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
     plt.rcParams.update({"svg.hashsalt": "discreet", "svg.fonttype": "none", "font.size": 9})
     figure, panels = plt.subplots(1, len(EPSILONS), figsize=(9, 3.6), layout="constrained")
     for panel, epsilon in zip(panels, EPSILONS, strict=True):
-        for line in (line for line in results if line["epsilon"] == epsilon):
+        for line in (line for line in results if line["data"] == "1m" and line["epsilon"] == epsilon):
             if len(line["rmse"]) == 1:
-                style = ":" if WAYS[line["way"]] == "one" else "--"
+                style = {"one": ":", "most": "--", "pairs": "-."}[WAYS[line["way"]]]
                 panel.axhline(line["rmse"][0], color="black", linestyle=style, label=line["way"])
             else:
                 panel.errorbar(range(1, MONTHS + 1), line["rmse"], line["sd"], marker="o", ms=3, label=line["way"])
@@ -166,13 +175,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
-    found, other = six_months(options.draws), other_people(options.draws)
+    found = six_months("1m", options.draws, list(WAYS.values()))
+    if options.plot:
+        plot(found, options.plot)
+    other = other_people(options.draws)
+    for data in ("jester", "anime"):
+        found += six_months(data, options.draws, OTHERS)
     if options.out:
         command = f"python benchmarks/months.py --draws {options.draws}"
         document = {"version": discreet.__version__, "command": command, "months": found, "other people": other}
         options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    if options.plot:
-        plot(found, options.plot)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import discreet
+from discreet.models.als.contributions import BIAS
 from discreet.models.als.estimate import ItemEstimate, ItemPosterior
 from discreet.models.als.knowledge import Knowledge, KnownMoment, StepInformation, standing_of
 from discreet.models.als.model import DPALS
@@ -18,7 +20,8 @@ DATA = discreet.datasets.movielens_like(4000, 500, 200_000, random_state=5)
 
 def frequencies(m: int) -> ItemFrequencies:
     sums = np.linspace(50.0, 5.0, m)
-    return ItemFrequencies(np.ones(m), sums, np.full(m, 0.1), 1000.0, np.zeros(m))
+    noise = np.full(m, 0.1)
+    return ItemFrequencies(np.ones(m), sums, noise, 1000.0, np.zeros(m), sums, noise)
 
 
 def known(m: int, precision: float) -> Knowledge:
@@ -80,6 +83,43 @@ def test_pooling_twice_the_same_halves_the_variance() -> None:
     again = kept.chosen.pool(c, 1.0)(pairs, np.arange(3))
     assert np.allclose(again.values, pairs.values)
     assert np.isclose(again.std**2, 0.125)
+
+
+def test_many_noisy_releases_of_popularity_are_as_good_as_one_that_is_surer() -> None:
+    m, n, rng = 3000, 10, np.random.default_rng(6)
+    sums, one = rng.exponential(20.0, m) * rng.uniform(0, 2, m) ** 2, np.ones(m)
+
+    def released(std: float) -> Noisy:
+        return Noisy(sums + std * rng.standard_normal(m), std)
+
+    std = 40.0
+    found = ItemFrequencies.of(one, released(std), released(std), 1000.0)
+    for _ in range(n - 1):
+        found = found.updated(released(std), 1000.0).weighed(0.0).updated(released(std), 1000.0)
+    sure = ItemFrequencies.of(one, released(std / np.sqrt(n)), released(std / np.sqrt(n)), 1000.0)
+    errors = [float(np.mean((each.sums - sums) ** 2)) for each in (found, sure)]
+    assert errors[0] < 1.1 * errors[1]
+    popular = np.argsort(-sums)[:100]
+    assert abs(float(found.sums[popular].sum() / sums[popular].sum()) - 1) < 0.1
+
+
+def test_what_was_known_of_less_data_counts_as_less() -> None:
+    ratings = discreet.datasets.movielens_like(4000, 500, 400_000, random_state=5)
+    few = ratings.to_arrow().filter(pa.array(np.random.default_rng(0).random(len(ratings.values)) < 0.25))
+    few = discreet.read(few, items=ratings.catalogue, value_range=ratings.value_range)
+    for first, part in ((ratings, 1.0), (few, 0.25)):
+        model = DPALS(epsilon=2.0, delta=DELTA).fit(first, ledger=seeded(2.0))
+        assert 0.95 < model._known_share <= 1
+        before = bias_precision(model)
+        model.fit_more(ratings, seeded(2.0, 2), epsilon=2.0)
+        old = before / bias_precision(model)
+        assert abs(model._known_share - (1 - old + part * old)) < 0.07
+
+
+def bias_precision(model: DPALS) -> float:
+    releases = model.statement().certificate["releases"]
+    found = [each["noise"]["std"] for each in releases if each.get("what", each["label"]) == BIAS]
+    return float((np.array(found) ** -2).sum())
 
 
 def test_items_come_and_go() -> None:

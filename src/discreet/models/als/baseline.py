@@ -246,7 +246,7 @@ class _Estimation:
         return {
             "item_factors_": (np.column_stack([self.V, kernel]) * unit).astype(kind),
             "item_bias_": self.b * kind.type(unit),
-            "item_prior_": known.priors(ItemFrequencies.known(one, counts, one)).astype(kind),
+            "item_prior_": known.priors(ItemFrequencies.known(one, counts, counts, one)).astype(kind),
             "gram_": np.zeros((0, 0), kind),
             "biases_": True,
             "offset_penalty_": float(self.offset_penalty),

@@ -197,7 +197,7 @@ class DPALS(PrivateModel):
             "item_bias_": items.bias * unit,
             "item_variance_": variance * unit**2,
             "item_prior_": user_priors(own, frequencies),
-            "item_weights_": np.column_stack([frequencies.a, frequencies.variance]),
+            "item_weights_": np.column_stack([frequencies.a, frequencies.released, frequencies.noise]),
             "popularity_": frequencies.sums / frequencies.a,
             **training.lists,
             "value_range_": (low, high),
@@ -219,12 +219,26 @@ class DPALS(PrivateModel):
         return self._checked(self._continued(more, whole("n_items", n_items, 1)).plan(more._mu()))
 
     def _continued(self, more: DPALS, n_items: int) -> Settings:
-        """The settings of a continuation, which also depend on what was spent before."""
-        before = self.guarantee_.cost.mu or 0.0
+        """The settings of a continuation: they follow from what is known already, too.
+
+        What a second moment of fewer ratings tells falls with the square of their number, that of biases with it.
+        """
+        before = (self.guarantee_.cost.mu or 0.0) * self._known_share
         both = self.objective == "both"
         together = settings(math.hypot(more._mu(), before), n_items, self.n_users_hint, lists=both)
         begun = len(self.known_frequent_) > 0
         return more._settings(n_items).continued(together, 1.0 if begun else 1 + (before / more._mu()) ** 2)
+
+    @property
+    def _known_share(self) -> float:
+        """What is known of item biases, over what the same releases would tell had all been of the last fit's ratings.
+
+        Releases of fewer ratings tell less, and those of other people.
+        """
+        releases = self.statement().certificate["releases"]
+        precision = sum(each["noise"]["std"] ** -2 for each in releases if each.get("what", each["label"]) == BIAS)
+        sums = self.popularity_ * self.item_weights_[:, 0]
+        return min(float(self.known_bias_[:, 1].sum() / (sums**2).sum() / precision), 1.0)
 
     def _more(self, epsilon: float | None, n_steps: int | None) -> DPALS:
         """The parameters of a continuation."""
@@ -289,13 +303,13 @@ class DPALS(PrivateModel):
 
     def _known(self, catalogue: Catalogue) -> Knowledge:
         """What the model keeps of its releases, for these items."""
-        a, variance = self.item_weights_.T
+        a, released, noise = self.item_weights_.T
         steps, n = self.known_steps_.astype(np.float64), self.known_others_.shape[1] // 2
         own = self.known_own_size_, self.known_own_
         knowledge = Knowledge(
             unit=self.unit_,
             users=self.known_users_,
-            frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
+            frequencies=ItemFrequencies.known(a, self.popularity_ * a, released, noise),
             bias=self.known_bias_,
             items=np.column_stack([self.item_bias_ / self.unit_, self.item_variance_[:, 0] / self.unit_**2]),
             chosen=KnownMoment(self.known_pairs_.astype(np.float64), self.known_frequent_, self.known_pairs_scale_),
@@ -348,9 +362,9 @@ class DPALS(PrivateModel):
         shapes = self.item_variance_.shape, self.item_prior_.shape, self.item_weights_.shape
         if (
             self._n_kernel < 0
-            or shapes != ((m, k + 1), (m, k), (m, 2))
+            or shapes != ((m, k + 1), (m, k), (m, 3))
             or (self.item_variance_ < 0).any()
-            or (self.item_weights_ <= 0).any()
+            or (self.item_weights_[:, ::2] <= 0).any()
         ):
             raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
         f, d = len(self.known_frequent_), self.known_loadings_.shape[-1]

@@ -113,6 +113,8 @@ class ItemFrequencies:
         variance: The variance of that estimate.
         n_users: The approximate number of users.
         log_popularity: Log popularity, with mean 0 over interactions, and variance 1 including its uncertainty.
+        released: The pooled releases of these sums, without a prior: some may be negative.
+        noise: The variance of the noise in them.
     """
 
     a: Array
@@ -120,6 +122,8 @@ class ItemFrequencies:
     variance: Array
     n_users: float
     log_popularity: Array
+    released: Array
+    noise: Array
 
     @classmethod
     def of(cls, a: Array, popularity: Noisy, release: Noisy, n_users: float) -> ItemFrequencies:
@@ -130,15 +134,15 @@ class ItemFrequencies:
         """Update with another release of the weights, perhaps of other users."""
         # `sums` are posterior means, whose sum is unbiased; noise would bias a sum of positive parts upward.
         scale = max(float(release.values @ self.sums), 1e-9) / max(float((self.sums**2).sum()), 1e-9)
-        other, variance = scale * self.sums, scale**2 * self.variance
+        usual, other, variance = scale * self.sums, scale * self.released, scale**2 * self.noise
         # The variance of changes in shares, by the moments of the difference.
         noise = release.std**2 + variance
-        total = noise + (CHANGE * other) ** 2
-        weights = (other / total) ** 2
+        total = noise + (CHANGE * usual) ** 2
+        weights = (usual / total) ** 2
         excess = float((weights * ((release.values - other) ** 2 - noise)).sum())
         error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
-        change, _ = ratio(excess, float((weights * other**2).sum()), max(error, 1e-12), CHANGE**2, CHANGE**2)
-        return self._combined(self.a, other, variance + max(change, 0.0) * other**2, release, n_users)
+        change, _ = ratio(excess, float((weights * usual**2).sum()), max(error, 1e-12), CHANGE**2, CHANGE**2)
+        return self._combined(self.a, other, variance + max(change, 0.0) * usual**2, release, n_users)
 
     @classmethod
     def _of(cls, a: Array, other: Array, variance: Array, release: Noisy, n_users: float) -> ItemFrequencies:
@@ -149,38 +153,44 @@ class ItemFrequencies:
     @classmethod
     def _combined(cls, a: Array, other: Array, spread: Array, release: Noisy, n_users: float) -> ItemFrequencies:
         """Combine two estimates of how often items occur, given that no frequency is negative."""
-        variance = 1 / (1 / release.std**2 + 1 / spread)
-        mean = variance * (release.values / release.std**2 + other / spread)
-        sums, variance = _frequency(mean, variance)
+        noise = 1 / (1 / release.std**2 + 1 / spread)
+        released = noise * (release.values / release.std**2 + other / spread)
+        sums, variance = _frequency(released, noise)
         log = np.log(sums / a)
         log = log - np.average(log, weights=sums)
         # Its uncertainty counts as variance: where noise hides popularity, the column is small.
         log /= max(float(np.sqrt(np.average(log**2 + variance / sums**2, weights=sums))), 0.5)
-        return cls(a, sums, variance, n_users, np.maximum(log, -3))
+        return cls(a, sums, variance, n_users, np.maximum(log, -3), released, noise)
 
     @classmethod
-    def known(cls, a: Array, sums: Array, variance: Array) -> ItemFrequencies:
-        """Restore from the parts that a model keeps, which do not include the number of users."""
-        return cls(a, sums, variance, math.nan, np.zeros(len(a)))
+    def known(cls, a: Array, sums: Array, released: Array, noise: Array) -> ItemFrequencies:
+        """From the parts that a model keeps, which do not include the number of users."""
+        return cls(a, sums, noise, math.nan, np.zeros(len(a)), released, noise)
 
     def weighed(self, exponent: float) -> ItemFrequencies:
-        """Replace the weights by those that follow from the present estimate of popularity."""
-        a = np.maximum(self.sums / self.a, 0.7) ** -exponent
-        return replace(self, a=a, sums=self.sums * (a / self.a), variance=self.variance * (a / self.a) ** 2)
+        """With the weights that follow from the present estimate of popularity."""
+        a = weights_by(self.sums / self.a, np.sqrt(self.noise) / self.a, exponent)
+        by = a / self.a
+        sums, released = self.sums * by, self.released * by
+        return replace(
+            self, a=a, sums=sums, variance=self.variance * by**2, released=released, noise=self.noise * by**2
+        )
 
     def of_items(self, at: Array) -> ItemFrequencies:
         """The frequencies of some items, by number. New items, with -1, are assumed to be rare."""
         rare, typical = float(self.sums.min(initial=1.0)), float(self.sums.mean()) if len(self.sums) else 1.0
-        a, sums, variance, log_popularity = (
+        a, sums, variance, log_popularity, released, noise = (
             np.append(values, other)[at]
             for values, other in (
                 (self.a, self.a.max(initial=1e-9)),
                 (self.sums, rare),
                 (self.variance, typical**2),
                 (self.log_popularity, -3.0),
+                (self.released, rare),
+                (self.noise, typical**2),
             )
         )
-        return ItemFrequencies(a, sums, variance, self.n_users, log_popularity)
+        return ItemFrequencies(a, sums, variance, self.n_users, log_popularity, released, noise)
 
     @cached_property
     def squares(self) -> Array:
@@ -188,6 +198,12 @@ class ItemFrequencies:
         squares: Array = self.a * self.sums
         squares *= self.n_users / squares.sum()
         return squares
+
+
+def weights_by(popularity: Array, std: Array | float, exponent: float) -> Array:
+    """Users' weights of items: larger for rarer items, down to where noise hides them."""
+    a: Array = np.maximum(popularity, 0.7 + std) ** -exponent
+    return a
 
 
 def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:

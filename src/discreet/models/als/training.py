@@ -54,6 +54,7 @@ from discreet.models.als.moments import (
     Pooled,
     Tastes,
     UserStatistics,
+    weights_by,
 )
 from discreet.models.choices import Choices
 from discreet.models.eigen import places
@@ -172,7 +173,7 @@ class Training:
         if self.known is not None:
             known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
             return mean, known.updated(self._weights(known.a), users.n_users)
-        a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
+        a = weights_by(popularity.values, popularity.std, s.exponent)
         frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
         return mean, frequencies
 
