@@ -219,9 +219,9 @@ class DPALS(PrivateModel):
         return self._checked(self._continued(more, whole("n_items", n_items, 1)).plan(more._mu()))
 
     def _continued(self, more: DPALS, n_items: int) -> Settings:
-        """The settings of a continuation: they follow from what is known already, too.
+        """The settings of a continuation: they also depend on what is known already.
 
-        What a second moment of fewer ratings tells falls with the square of their number, that of biases with it.
+        With fewer ratings, the information in a second moment falls with the square of their number, in biases with it.
         """
         before = (self.guarantee_.cost.mu or 0.0) * self._known_share
         both = self.objective == "both"
@@ -231,9 +231,9 @@ class DPALS(PrivateModel):
 
     @property
     def _known_share(self) -> float:
-        """What is known of item biases, over what the same releases would tell had all been of the last fit's ratings.
+        """The share of what releases tell about item biases, relative to releases from the last fit's ratings alone.
 
-        Releases of fewer ratings tell less, and those of other people.
+        It is below 1 if earlier releases were of fewer ratings, or of other people's.
         """
         releases = self.statement().certificate["releases"]
         precision = sum(each["noise"]["std"] ** -2 for each in releases if each.get("what", each["label"]) == BIAS)

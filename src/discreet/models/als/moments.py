@@ -114,7 +114,7 @@ class ItemFrequencies:
         n_users: The approximate number of users.
         log_popularity: Log popularity, with mean 0 over interactions, and variance 1 including its uncertainty.
         released: The pooled releases of these sums, without a prior: some may be negative.
-        noise: The variance of the noise in them.
+        noise: The variance of their noise.
     """
 
     a: Array
@@ -164,11 +164,11 @@ class ItemFrequencies:
 
     @classmethod
     def known(cls, a: Array, sums: Array, released: Array, noise: Array) -> ItemFrequencies:
-        """From the parts that a model keeps, which do not include the number of users."""
+        """Restore from the parts that a model keeps, which do not include the number of users."""
         return cls(a, sums, noise, math.nan, np.zeros(len(a)), released, noise)
 
     def weighed(self, exponent: float) -> ItemFrequencies:
-        """With the weights that follow from the present estimate of popularity."""
+        """Replace the weights by those that follow from the present estimate of popularity."""
         a = weights_by(self.sums / self.a, np.sqrt(self.noise) / self.a, exponent)
         by = a / self.a
         sums, released = self.sums * by, self.released * by

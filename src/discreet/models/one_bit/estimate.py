@@ -229,9 +229,9 @@ class Effects:
         return effects
 
     def _counted(self, observed: Observed, counts: Counts, x: Array) -> Effects:
-        """A better level and better effects of columns: as many 1s are expected as are counted.
+        """Better level and effects of columns, so that expected numbers of ones approach the noisy counts.
 
-        Newton's method, a step for each. What noise adds to a count's variance counts as a larger penalty.
+        Each gets one step of Newton's method. Noise of a count raises the penalty on the effect of its column.
         """
         link, size = counts.link, len(self.columns)
         n = np.bincount(observed.columns, minlength=size)
