@@ -72,7 +72,10 @@ def test_verify(path: str) -> None:
 def test_close(path: str) -> None:
     ledger = Ledger(f"sqlite:///{path}")
     left_open = ledger.reserve(Plan.gaussian(0.1, {"a": 1.0}))
+    hint = "finish it with `discreet train --resume`, or return what it did not release with `discreet ledger close`"
+    assert hint not in run("ledger", "show", path).replace("\n", "")
     reservation = left_open.__enter__()  # as a killed process leaves it
+    assert hint in run("ledger", "show", path).replace("\n", "")
     assert reservation.id in run("ledger", "show", path).replace("\n", "")
     listed = run("ledger", "close", path)
     assert reservation.id in listed

@@ -90,7 +90,9 @@ def show_(
     table = grid(("begun (UTC)", "released", "state", *NUMBERS), rows)
     total = str(ledger).rpartition("\n\n")[2]
     shown = [str(ledger)] if releases else [*([table, ""] if fits else []), total]
-    show(data, *shown, "", str(spent))
+    ways = "finish it with `discreet train --resume`, or return what it did not release with `discreet ledger close`"
+    hint = [f"An open fit keeps its whole plan set aside: {ways}."] if data["open_reservations"] else []
+    show(data, *shown, *hint, "", str(spent))
 
 
 def _fits(ledger: "Ledger") -> list[dict[str, Any]]:

@@ -239,8 +239,8 @@ def _sizes(n: int, valid: float, test: float) -> tuple[int, int]:
     numbers = isinstance(valid, Real) and isinstance(test, Real)
     if not (numbers and 0 <= valid < 1 and 0 <= test < 1 and 0 < valid + test < 1):
         raise DataError(
-            f"valid={valid!r} and test={test!r}: shares are needed that are not negative, not both 0, and together "
-            "below 1"
+            f"valid={valid!r} and test={test!r}: shares are needed, at least 0 and not both 0, that add up to "
+            "less than 1"
         )
     n_valid = round(n * valid)
     return n_valid, round(n * (valid + test)) - n_valid
