@@ -231,7 +231,7 @@ class DPALS(PrivateModel):
 
     @property
     def _known_share(self) -> float:
-        """The share of what releases tell about item biases, relative to releases from the last fit's ratings alone.
+        """The precision of known item biases, relative to the same releases made only from the last fit's ratings.
 
         It is below 1 if earlier releases were of fewer ratings, or of other people's.
         """
