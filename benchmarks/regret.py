@@ -90,6 +90,7 @@ def changed(change: Change) -> Callable[..., contributions.Settings]:
             shares[contributions.BIAS] *= change[contributions.BIAS]
         if contributions.SECOND_MOMENT in change:
             shares[contributions.SECOND_MOMENT] = change[contributions.SECOND_MOMENT]
+            shares.setdefault(contributions.EXTENSION, contributions.DIRECTIONS_SHARE)
             if not change[contributions.SECOND_MOMENT]:
                 shares.pop(contributions.EXTENSION, None)
         shares = {label: share for label, share in shares.items() if share}

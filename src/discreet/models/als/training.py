@@ -419,6 +419,8 @@ class Training:
         probes = self.n_steps and n_others <= MOST_OTHERS
         items = estimate.items.with_probes(n_others) if probes else estimate.items
         limit = FLUCTUATION if self.known else 2.0  # false columns would cost every continuation
+        # Columns in doubt are kept until all steps show more: that costs little. Strong tastes have better ones.
+        least = limit if self.known or self.has_strong else limit / 2
         users, found = self._rows, SharedVectors.nothing(known, s.bounds[GRAM], s.step_clip)
         mu = math.sqrt(self.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         noise, left, parts, spread = self.noise, self.n_steps, self.n_steps.denominator, 0.0
@@ -430,7 +432,7 @@ class Training:
             first, observed = not found.n_steps, found.observed(gram, sums, weight, frequencies)
             self.noise = min(noise * found.unexplained, 1.0)
             if first and k > known:
-                spread, sure = (items.probed(known, observed, factor * limit) for factor in (1, 2))
+                spread, sure = (items.probed(known, observed, each) for each in (least, 2 * limit))
                 observed = observed if spread else observed.first(known)
                 estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
             estimate = estimate.updated(observed, self.releaser.n_jobs)
