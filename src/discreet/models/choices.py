@@ -141,11 +141,12 @@ def learn_choices(
 ) -> Choices:
     """Choose items by their popularity, and release how they are chosen together.
 
-    If too few items are clear of the noise, no tastes can be found, and all labels release popularity again, so that
-    lists are as good as by popularity alone. With two labels, the second is for popularity again if that is not known
-    well enough yet; for the second moment again if its items J have a large share of all choices, since the mean of
-    both is as good as one release with the whole budget; otherwise for a power step from the directions found, which
-    reaches items that the noise hides from the second moment, with the noise of k numbers for each of them.
+    If too few items are clear of the noise, tastes are unlikely to be found, and unless popularity is sure already, all
+    labels release it again, so that lists are as good as by popularity alone. With two labels, the second is for
+    popularity again if that is not known well enough yet; for the second moment again if its items J have a large share
+    of all choices, since the mean of both is as good as one release with the whole budget; otherwise for a power step
+    from the directions found, which reaches items that the noise hides from the second moment, with the noise of k
+    numbers for each of them.
 
     Args:
         releaser: Its plan must have the labels.
@@ -162,7 +163,7 @@ def learn_choices(
     precisions = [releaser.noise(label, GramSum(1, 1.0)).std ** -2 for label in labels]
     std = sum(precisions) ** -0.5
     chosen = Chosen.by(popularity, std if pool is None else pool.std(std), most_items)
-    if pool is None and not chosen.tells(popularity, most_items):
+    if pool is None and not (chosen.tells(popularity, most_items) or surely_popular(popularity, 2 * LIST)):
         popularity, liked = _again(releaser, users, popularity, labels, liked)
         chosen = Chosen.of(popularity, frequent_items(popularity, math.inf)).expecting(popularity, described)
         nothing = Noisy(np.zeros((0, 0)), std)

@@ -157,6 +157,13 @@ def test_lines_that_release_graded_popularity_move_by_their_bound_and_no_more(
     assert all(change[0] > 2 * change[1] >= 0 for change in changes)
 
 
+@pytest.mark.parametrize(("epsilon", "again"), [(0.2, POPULARITY), (0.7, None)])
+def test_popularity_is_released_again_only_until_it_is_sure(split: Any, epsilon: float, again: str | None) -> None:
+    """Then tastes are looked for even if the noise leaves few items for that."""
+    releases = fitted(split[0], objective="both", epsilon=epsilon).statement().certificate["releases"]
+    assert [release.get("what") for release in releases if release["label"] == LABELS[0]] == [again]
+
+
 def test_new_items_and_lost_ones(split: Any, tmp_path: Any) -> None:
     model = fitted(split[0], objective="both")
     kept = [*(item for item in split[0].items if item % 7), 10_001, 10_002]

@@ -63,8 +63,8 @@ class DPSVD(PrivateModel):
         |h - (h.p) p - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2
 
     where h is the history given to `recommend`, and the score of an item in J is its prediction. All other items
-    compete by their popularity alone. If hardly more items are clearly popular than a list has places, no taste can
-    be found: popularity is released again, and lists are as good as those of `DPPopularity`.
+    compete by their popularity alone. If hardly more items are clearly popular than a list has places, popularity is
+    released again until it is sure, and lists are as good as those of `DPPopularity`.
 
     **Ratings as graded likes**, with objective="lists". The same, after two small releases, of users' means and
     variances (docs/proofs/own-mean.md), at the same total cost. An item counts more for a user the higher it is above
