@@ -42,15 +42,23 @@ def at_every_line(files: tuple[str, ...], work: Callable[[], object], look: Call
     return [*seen, look()]
 
 
-def killed(files: tuple[str, ...], work: Callable[[], object], line: int) -> bool:
-    """Whether a child that does the work died at the given line, counted from 0, before it was done."""
+def killed(
+    files: tuple[str, ...],
+    work: Callable[[], object],
+    line: int,
+    kill: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGKILL),
+) -> bool:
+    """Whether a child that does the work died at the given line, counted from 0, before it was done.
+
+    Something else may happen to it there.
+    """
     left = line
 
     def count() -> None:
         nonlocal left
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
         left -= 1
+        if left == -1:
+            kill()
 
     child = os.fork()
     if child == 0:

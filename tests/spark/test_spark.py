@@ -7,10 +7,12 @@ import re
 import runpy
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,12 @@ import pytest
 
 import discreet
 from discreet.audit.neighbors import long_tail
+from discreet.engine.batches import equal_weights, user_batches
 from discreet.errors import DataError, NotPublic, PrivacyError
+from discreet.privacy import VectorSum
 from discreet.privacy.determinism import machine_kernels
+from discreet.privacy.releaser import Encoded
+from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise
 from tests.conftest import missing
 from tests.docs.pages import ROOT
@@ -33,20 +39,66 @@ BUDGET = {"epsilon": 5.0, "delta": 1e-6}
 PUBLIC: dict[str, Any] = {"items": DATA.catalogue, "value_range": DATA.value_range}
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # so short a life is not worth optimizing
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """A cluster of two machines of one core: Spark never runs a task twice at once on the same host.
+
+    Both are this machine, by other addresses. Where it has only one, they are processes of one host.
+    """
+    if sys.platform != "linux":
+        yield "local-cluster[2,1,1024]"
+        return
+    import pyspark
+
+    home, said, started = Path(pyspark.__file__).parent, folder / "said", []
+    given = {"SPARK_HOME": str(home), "SPARK_WORKER_DIR": str(folder), "SPARK_NO_DAEMONIZE": "1"}
+    given |= {"SPARK_DAEMON_JAVA_OPTS": QUICK, "SPARK_DAEMON_MEMORY": "256m"}
+
+    def start(kind: str, host: str, *arguments: str) -> None:
+        command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", host, "--webui-port", "0"]
+        with said.open("ab") as log:
+            environment = {**os.environ, **given, "SPARK_LOCAL_IP": host}
+            started.append(subprocess.Popen([*command, *arguments], env=environment, stdout=log, stderr=log))
+
+    def await_words(words: str) -> str:
+        until = time.monotonic() + 120
+        while not (found := re.search(words, said.read_text(errors="replace"))):
+            assert time.monotonic() < until, said.read_text(errors="replace")
+            time.sleep(0.1)
+        return found[0]
+
     try:
-        from pyspark import sql
+        start("master.Master", "127.0.0.1", "--port", "0")
+        master = await_words(r"spark://127\.0\.0\.1:\d+")
+        for host in ("127.0.0.2", "127.0.0.3"):
+            start("worker.Worker", host, "--cores", "1", "--memory", "1g", master)
+        await_words(r"(?s)Registering worker 127.*Registering worker 127")
+        yield master
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    try:
+        from pyspark import cloudpickle, sql
     except ImportError:
         missing("Spark", "pyspark is not installed: pip install 'discreet[spark]'")
     if shutil.which("java") is None:
         missing("Spark", "Java is not installed")
     before = dict(os.environ)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # so short a life is not worth optimizing
     settings = {
-        "spark.driver.extraJavaOptions": quick,
-        "spark.executor.extraJavaOptions": quick,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": QUICK,
+        "spark.executor.extraJavaOptions": QUICK,
+        "spark.executor.memory": "1g",
+        "spark.default.parallelism": "4",  # so that more tasks add up blocks than run at a time
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -56,18 +108,21 @@ def spark() -> Iterator[Any]:
         "spark.speculation.multiplier": "1.1",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.minTaskRuntime": "50ms",
+        "spark.speculation.efficiency.enabled": "false",
     }
-    builder = sql.SparkSession.builder.master("local-cluster[2,1,1024]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    home, application = (
-        Path(session.sparkContext._jvm.System.getenv("SPARK_HOME") or "."),
-        session.sparkContext.applicationId,
-    )
-    yield session
-    session.stop()
+    with cluster(tmp_path_factory.mktemp("cluster")) as master:
+        builder = sql.SparkSession.builder.master(master)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        cloudpickle.register_pickle_by_value(sys.modules[__name__])  # functions of the tests: executors have none
+        home, application = (
+            Path(session.sparkContext._jvm.System.getenv("SPARK_HOME") or "."),
+            session.sparkContext.applicationId,
+        )
+        yield session
+        session.stop()
     shutil.rmtree(home / "work" / application, ignore_errors=True)
     os.environ.clear()
     os.environ.update(before)
@@ -107,7 +162,7 @@ def test_partitions_change_no_bit(table: Any, n: int, branches: int, monkeypatch
 
 def test_a_table_by_its_name(table: Any) -> None:
     ratings = discreet.read("ratings", engine="spark", **PUBLIC)
-    assert repr(ratings) == "SparkInteractions(50 items, users in 2 partitions)"
+    assert repr(ratings) == "SparkInteractions(50 items, users in 4 partitions)"
     assert ratings.report.rows == len(DATA)
     model, expected = (
         discreet.DPFrankWolfe(**BUDGET, n_steps=2).fit(data, ledger=seeded()) for data in (ratings, DATA)
@@ -235,6 +290,123 @@ def test_executors_that_die_during_a_fit_change_nothing(spark: Any, table: Any) 
     assert same(model, local)
     labels = [[event.body["label"] for event in book.events] for book in (ledger, expected)]
     assert labels[0] == labels[1]
+    ratings.unpersist()
+
+
+POPULARITY = Encoded(VectorSum(50, 1.0, nonnegative=True).encoder(0.01), equal_weights)
+
+
+def some_of(batch: UserBatch, kept: Any) -> UserBatch:
+    """A batch with some of its entries."""
+    return UserBatch(np.concatenate([[0], np.cumsum(kept)])[batch.indptr], batch.indices[kept], batch.values[kept])
+
+
+def wait_for(path: Path) -> None:
+    """Return when a file exists, or when that takes too long."""
+    for _ in range(2000):
+        if path.exists():
+            return
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("trouble", ["raises", "dies", "is slow"])
+def test_a_task_that_runs_twice_counts_once(spark: Any, table: Any, tmp_path: Path, trouble: str) -> None:
+    """One that fails is run again. Of a slow one a copy is run, here with other results: one of the two counts."""
+    if trouble == "is slow" and sys.platform != "linux":
+        pytest.skip("all executors are on one host, where Spark runs no copies")
+    ratings = discreet.read(table, engine="spark", partitions=4, **PUBLIC)
+    runs, copied = tmp_path / "runs", tmp_path / "copied"
+    runs.touch()
+
+    def make(batch: UserBatch) -> UserBatch:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        attempt = context.attemptNumber()
+        if context.partitionId() != 1:
+            return batch
+        with runs.open("a") as file:
+            file.write(f"{attempt}")
+        if attempt and trouble == "is slow":
+            copied.touch()
+            return some_of(batch, batch.indices % 2 == 0)
+        if not attempt and trouble == "is slow":
+            wait_for(copied)
+        if not attempt and trouble == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if not attempt and trouble == "raises":
+            raise RuntimeError("at the first attempt")
+        return batch
+
+    def even_in_one(batch: UserBatch) -> UserBatch:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        return batch if context.partitionId() != 1 else some_of(batch, batch.indices % 2 == 0)
+
+    found = user_batches(ratings).map(make).add_up(POPULARITY, 1)
+    assert runs.read_text() == "01"
+    of_copy = user_batches(ratings).map(even_in_one).add_up(POPULARITY, 1)
+    whole = user_batches(DATA).add_up(POPULARITY, 1)
+    assert not np.array_equal(of_copy, whole)
+    possible = [whole, of_copy] if trouble == "is slow" else [whole]
+    assert any(np.array_equal(found, one) for one in possible)
+    ratings.unpersist()
+
+
+def _ancestors(process: int) -> Iterator[int]:
+    """A process, the one that started it, and so on."""
+    while process > 1:
+        yield process
+        process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")")[1].split()[1])
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="executors are found in /proc, which is not there")
+def test_a_sum_is_taken_again_if_an_executor_dies_when_a_part_of_it_has_arrived(
+    spark: Any, table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partitions would have other rows now: so none of the first results may stay."""
+    size, application = 2_000_000, spark.sparkContext.applicationId
+    work = Encoded(VectorSum(size, 1.0, nonnegative=True).encoder(0.01), equal_weights)  # of 16 blocks
+    ratings = discreet.read(table, engine="spark", partitions=4, **PUBLIC)
+    mapped, first, killed = tmp_path / "mapped", tmp_path / "first", tmp_path / "killed"
+    place = np.sort(np.random.default_rng(0).choice(size, 50, False)).astype(np.uint32)
+
+    def make(batch: UserBatch) -> UserBatch:
+        found = UserBatch(batch.indptr, place[batch.indices], batch.values)
+        if killed.exists():
+            return some_of(found, batch.indices % 2 == 0)
+        mapped.write_text(" ".join(map(str, _ancestors(os.getpid()))))
+        return found
+
+    def held_up(batches: Any, layout: Any, branches: int) -> Iterator[Any]:
+        from discreet.engine.spark import added_up
+
+        yield from list(added_up(batches, layout, branches))
+        with suppress(FileExistsError):
+            first.touch(exist_ok=False)
+            return
+        wait_for(killed)  # the others, until the first one's sums are with the driver
+
+    def kill() -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while True:
+            time.sleep(0.05)
+            stages = [tracker.getStageInfo(stage) for stage in sorted(tracker.getActiveStageIds())]
+            if first.exists() and stages and stages[-1] and stages[-1].numCompletedTasks:
+                break
+        (executor,) = {*_executors(application)} & {*map(int, mapped.read_text().split())}
+        killed.touch()
+        os.kill(executor, signal.SIGKILL)
+
+    monkeypatch.setattr("discreet.engine.spark.added_up", held_up)
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    found = user_batches(ratings).map(make).add_up(work, 1)
+    thread.join()
+    assert np.array_equal(found, user_batches(DATA).map(make).add_up(work, 1))
     ratings.unpersist()
 
 
