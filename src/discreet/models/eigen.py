@@ -280,5 +280,5 @@ def simplex(values: Array, radius: float) -> tuple[Array, float]:
         return values, 0.0
     sums = np.cumsum(values) - radius
     thresholds = sums / np.arange(1, len(values) + 1)
-    last = np.flatnonzero(values > thresholds)[-1]
+    last = np.flatnonzero(values >= thresholds)[-1]  # the first is one, also if a tiny radius is lost to rounding
     return np.maximum(values - thresholds[last], 0.0), float(thresholds[last])

@@ -115,7 +115,7 @@ def test_no_mechanism_is_worse_than_shares_of_yes(mechanism: str, n_users: int, 
         model = discreet.OneBit(mechanism, link or "logistic", epsilon=epsilon, delta=delta)  # type: ignore[arg-type]
         fits = (model.fit(train, ledger=ledger(seed, delta=delta)) for seed in range(2))
         losses.append(np.mean([log_loss(fit.predict_proba(train, test), test) for fit in fits]))
-    assert max(losses) < 1.03 * log_loss(share, test)
+    assert max(losses) < 1.04 * log_loss(share, test)
     assert losses[1] < 1.01 * losses[0]
     if len(easy) > 1 and easy.max() > 0:
         assert losses[0] < 0.97 * log_loss(share, test)
@@ -128,3 +128,12 @@ def test_hardly_any_epsilon_leaves_item_effects() -> None:
     for mechanism in ("input", "objective", "gradient"):
         model = discreet.OneBit(mechanism, epsilon=0.2).fit(train, ledger=ledger())  # type: ignore[arg-type]
         assert log_loss(model.predict_proba(train, test), test) < log_loss(share, test)
+
+
+@pytest.mark.parametrize("mechanism", ["input", "objective", "gradient", "output"])
+def test_ten_people_at_a_small_epsilon_are_predicted_about_as_by_a_coin(mechanism: Any) -> None:
+    """Noise hides how many ones there are: the level stays near the middle, and nothing overflows."""
+    train, test = answers(10, np.linspace(-1, 1, 8))
+    fits = (discreet.OneBit(mechanism, epsilon=0.1).fit(train, ledger=ledger(seed)) for seed in range(6))
+    losses = [log_loss(fit.predict_proba(train, test), test) for fit in fits]
+    assert np.mean(losses) < 1.15 * np.log(2)

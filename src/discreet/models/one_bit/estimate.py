@@ -43,7 +43,6 @@ EFFECT_SWEEPS = (30, 10)  # over the effects, in the first round and in each lat
 EFFECT_PENALTY = 2.0  # 1 / the prior variance of effects of rows and columns
 COUNT_SWEEPS = 30  # over the effects of columns, if these follow from counts
 LONGEST_EFFECT = 2.0  # the longest step of an effect
-LEAST_BEND = 1e-3  # the least curvature that a step of the level is divided by
 SHARE = 0.5  # factor of tau if there are effects, which explain part of the matrix
 LEAST_PENALTY = 1e-3  # the least penalty of users' vectors
 MAX_RANK = 64  # more would fit noise, and be too slow for large matrices
@@ -239,7 +238,9 @@ class Effects:
         fitted = x + self.at(observed.rows, observed.columns)
         expected, bends = (np.bincount(observed.columns, f(fitted), size) for f in (link.probability, link.density))
         left = counts.ones - expected
-        level = _limited(left.sum() / max(float(bends.sum()), LEAST_BEND))
+        noise = float(np.broadcast_to(counts.variance, size).sum())  # of the total, which says how high the level is
+        pull = EFFECT_PENALTY * (1 + 4 * noise / max(len(x), 1)) / (4 * link.slope)
+        level = _limited((left.sum() - pull * self.level) / (float(bends.sum()) + pull))
         columns = _limited((left - level * bends - penalty * self.columns) / (bends + penalty))
         return Effects(self.level + float(level), self.rows, self.columns + columns)
 
