@@ -130,7 +130,8 @@ def main() -> None:
         profile(data, ends, options.rounds if n <= SMALL else 1, only_private=options.only_private)
     if options.out is not None:
         machine = {"cores": os.cpu_count(), "machine": platform.machine(), "instruction_set": instruction_set()}
-        versions = {name: version(name) for name in ("discreet", "numpy", *(() if rows is None else ("implicit",)))}
+        versions = {"discreet": discreet.__version__, "numpy": np.__version__}
+        versions |= {} if rows is None else {"implicit": version("implicit")}
         data_set = {"ratings": len(data), "users": data.n_users, "items": data.n_items}
         options.out.write_text(json.dumps({**machine, **versions, **data_set, "seconds": table}, indent=1) + "\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -192,8 +193,8 @@ class ItemPosterior:
         """The posterior of the first n columns."""
         return ItemPosterior(self.mean[:, :n].copy(), self.covariance[:, :n, :n].copy())
 
-    def probed(self, n: int, observed: Observation, limit: float = 2.0) -> float:
-        """The variance of random probe columns, from the n-th on, after an item step; 0 to drop them.
+    def probed(self, n: int, observed: Observation, limits: Sequence[float]) -> list[float]:
+        """For each limit, the variance of random probe columns, from the n-th on, after an item step; 0 to drop them.
 
         If users' coefficients on probes explain nothing, a probe's sums are noise of known variance. Their excess shows
         how far probes have to move, and becomes their variance, unless it could be a fluctuation of the noise, of up to
@@ -209,10 +210,9 @@ class ItemPosterior:
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         chance = math.sqrt(2 * float(((weights * noise) ** 2).sum()))
-        if excess <= limit * chance + NOISE_ERROR * float((weights * own).sum()):
-            return 0.0
-        usual = PROBE_SPREAD**2
-        return max(ratio(excess, float((weights * gains).sum()), chance, usual, usual)[0], 1e-6)
+        usual, error = PROBE_SPREAD**2, NOISE_ERROR * float((weights * own).sum())
+        variance = max(ratio(excess, float((weights * gains).sum()), chance, usual, usual)[0], 1e-6)
+        return [variance if excess > limit * chance + error else 0.0 for limit in limits]
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class ItemEstimate:
     def nothing(cls, items: ItemPosterior) -> ItemEstimate:
         """The estimate before the first step."""
         one = np.ones(items.mean.shape[1])
-        return cls(items, np.zeros_like(items.covariance), np.zeros_like(items.mean), None, items, one, one)
+        return cls(items, np.zeros(items.covariance.shape), np.zeros(items.mean.shape), None, items, one, one)
 
     @classmethod
     def of(cls, before: ItemPosterior, precision: Array, information: Array, own: ByItem) -> ItemEstimate:

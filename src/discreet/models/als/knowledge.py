@@ -16,12 +16,14 @@ import numpy as np
 from discreet.models.als.estimate import ByItem, _noise
 from discreet.models.als.moments import Directions, ItemFrequencies, Pooled
 from discreet.models.eigen import places
+from discreet.parallel import over_blocks
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
 
 N_BASE = 3  # columns of every model: the bias and two slopes
 SAME = 1e-12
 SINGULAR = 1e-9  # relative precisions this small are rounding errors
+ITEMS = 1 << 9  # that a thread takes at a time
 # Standard deviations. A continuation looks again for what may be a fluctuation of the noise, month after month: with 2,
 # it would find one within a few years.
 FLUCTUATION = 3.0
@@ -58,16 +60,20 @@ class StepInformation:
         own = self.own[0], self.own[1][:k, :k]
         return StepInformation(self.precision[:, :k, :k], self.information[:, :k], own)
 
-    def proves(self, k: int, limit: float = FLUCTUATION) -> bool:
+    def proves(self, k: int, limit: float = FLUCTUATION, n_jobs: int | None = None) -> bool:
         """Whether the observations of the columns from the k-th on exceed noise by `limit` standard deviations."""
-        size = np.trace(self.precision, axis1=1, axis2=2)
-        observed = np.flatnonzero(size > SINGULAR * size.max())
-        size = size[observed, None, None]
-        variance = np.linalg.inv(self.precision[observed] / size + SINGULAR * np.eye(self.precision.shape[1])) / size
-        phi = np.einsum("jab,jb->ja", variance, self.information[observed])[:, k:]
-        own = self.own[0][observed, None] * np.diagonal(self.own[1])[k:]
-        excess = phi**2 / (np.diagonal(variance, axis1=1, axis2=2)[:, k:] + own) - 1
-        return bool(excess.sum() > limit * math.sqrt(2 * excess.size))
+        sizes, n = np.trace(self.precision, axis1=1, axis2=2), self.precision.shape[1]
+        observed = np.flatnonzero(sizes > SINGULAR * sizes.max())
+
+        def excess(items: Array) -> float:
+            size = sizes[items, None, None]
+            variance = np.linalg.inv(self.precision[items] / size + SINGULAR * np.eye(n)) / size
+            phi = np.einsum("jab,jb->ja", variance, self.information[items])[:, k:]
+            own = self.own[0][items, None] * np.diagonal(self.own[1])[k:]
+            return float((phi**2 / (np.diagonal(variance, axis1=1, axis2=2)[:, k:] + own) - 1).sum())
+
+        blocks = np.array_split(observed, 1 + len(observed) // ITEMS)
+        return sum(over_blocks(excess, blocks, n_jobs)) > limit * math.sqrt(2 * len(observed) * (n - k))
 
 
 @dataclass(frozen=True)

@@ -432,7 +432,7 @@ class Training:
             first, observed = not found.n_steps, found.observed(gram, sums, weight, frequencies)
             self.noise = min(noise * found.unexplained, 1.0)
             if first and k > known:
-                spread, sure = (items.probed(known, observed, each) for each in (least, 2 * limit))
+                spread, sure = items.probed(known, observed, (least, 2 * limit))
                 observed = observed if spread else observed.first(known)
                 estimate = estimate.widened(items.mean[:, known:], spread) if spread else estimate
             estimate = estimate.updated(observed, self.releaser.n_jobs)
@@ -457,7 +457,7 @@ class Training:
     def _settled(self, estimate: ItemEstimate, own: ByItem, known: int, limit: float) -> ItemPosterior:
         """The posterior after the last step, without columns after the known ones that show only noise."""
         seen = StepInformation(estimate.precision, estimate.information, own)
-        if len(own[1]) > known and not seen.proves(known, limit):
+        if len(own[1]) > known and not seen.proves(known, limit, self.releaser.n_jobs):
             seen = seen.first(known)
             estimate = ItemEstimate.of(estimate.before.first(known), seen.precision, seen.information, seen.own)
         self._keep_steps(estimate.before, seen)
