@@ -125,14 +125,20 @@ def test_killed_at_every_line(tmp_path: Path, template: Path, reserve: bool) -> 
     assert kills > len(changes)
 
 
-def killed_after(work: Callable[[], None], seconds: float | None) -> bool:
-    """Whether a child that does the work was killed after so many seconds, before it was done."""
+def forked(work: Callable[[], object]) -> int:
+    """The process that does the work."""
     child = os.fork()
     if child == 0:
         try:
             work()
         finally:
             os._exit(0)
+    return child
+
+
+def killed_after(work: Callable[[], None], seconds: float | None) -> bool:
+    """Whether a child that does the work was killed after so many seconds, before it was done."""
+    child = forked(work)
     if seconds is not None:
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)

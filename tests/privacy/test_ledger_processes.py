@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -22,7 +21,7 @@ from discreet.privacy import Cost, Planned, SystemNoise
 from discreet.privacy.guarantee import PureEvent
 from tests import dying, fresh
 from tests.privacy.ledgers import COUNTS
-from tests.privacy.test_ledger_crash import STEPS, Telltale
+from tests.privacy.test_ledger_crash import STEPS, Telltale, forked
 
 PROCESSES, RELEASES = 8, 96
 
@@ -88,17 +87,6 @@ def spend(ledger: Ledger, diary: int, reserve: bool) -> None:
             else:
                 ledger.release(COUNTS, 1, Gaussian(20.0), "a")
             os.write(diary, b"v")
-
-
-def forked(work: Callable[[], object]) -> int:
-    """The process that does the work."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return child
 
 
 def check(url: str, said: bytes) -> None:

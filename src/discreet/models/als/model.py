@@ -63,6 +63,9 @@ class DPALS(PrivateModel):
     - if the budget allows, a second moment of users' weights, for directions of taste, and all items' loadings on these
       (bounds 1); or, for at most 400 items, a second moment of users' residuals (bound 1). If that shows tastes, it is
       released again in place of item steps, with one of weights (bound 1): u_i and v_j then follow from it alone;
+    - for more than 400 items, a second moment of users' residuals on the most frequent ones (bound 1). If that shows
+      strong tastes, it is released again, with one of weights, in place of a fifth of the further item steps. If it
+      cannot show any, or directions of taste were found, item biases are released again in its place;
     - with objective="both", what is chosen together and rated highly, for lists (bounds 1), as `DPSVD` does;
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
       of all users' vectors (bound 12). All steps together give one estimate of an item's remaining parameters. In the

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,6 @@ from discreet.models.als.contributions import (
     directions_stand_out,
     own_moments,
     own_residuals,
-    own_values,
 )
 from discreet.models.als.estimate import (
     COLUMN,
@@ -377,9 +377,9 @@ class Training:
         users = self._users(dense_users(seen.n)).map(partial(on_items, residuals, place))
         statistic = GramSum(seen.n, self.settings.bounds[RESIDUALS])
         factors, own = items.factors[seen.items], replace(weights(a), place=place)
+        given = statistic, users, attrgetter("values")
         if not n:
-            return Tastes.of(self.releaser.release(RESIDUALS, statistic, users, own_values), seen.frequencies, factors)
-        given = statistic, users, own_values
+            return Tastes.of(self.releaser.release(RESIDUALS, *given), seen.frequencies, factors)
         moment = mean_of(list(self.releaser.release_repeatedly([STEP] * n, *given, what=RESIDUALS)))
         pairs = mean_of(list(self.releaser.release_repeatedly([GRAM] * n, statistic, self._rows, own, what=PAIRS)))
         return Tastes.of(moment, seen.frequencies, factors, pairs)
